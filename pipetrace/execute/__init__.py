@@ -1,0 +1,1 @@
+"""Schedules run for real with torch: the only folder that imports it."""

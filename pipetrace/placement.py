@@ -1,0 +1,65 @@
+"""Which rank holds which stage, for every pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipetrace.errors import ScheduleError
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """(pipe, stage) → rank.
+
+    Args:
+        ranks: Pipeline ranks p.
+        table: For each pipe the rank of stage 0, 1, …; all pipes hold the same number of stages.
+        name: "loop", "v", "mirrored", or "custom" for one that was read off a schedule.
+
+    Raises:
+        ScheduleError: A rank is out of range or holds nothing, or the pipes differ in length.
+    """
+
+    ranks: int
+    table: tuple[tuple[int, ...], ...]
+    name: str = "custom"
+
+    def __post_init__(self) -> None:
+        if self.ranks < 1 or not self.table or not self.table[0]:
+            raise ScheduleError("a placement needs at least one rank, one pipe and one stage")
+        if len({len(stages) for stages in self.table}) > 1:
+            raise ScheduleError(
+                f"the pipes hold {[len(stages) for stages in self.table]} stages; they must hold the same"
+            )
+        held = {rank for stages in self.table for rank in stages}
+        if not held <= set(range(self.ranks)):
+            raise ScheduleError(
+                f"the placement names rank {max(held | {-min(held)})}, but there are {self.ranks} ranks"
+            )
+        if len(held) < self.ranks:
+            idle = min(set(range(self.ranks)) - held)
+            raise ScheduleError(f"rank {idle} holds no stage", f"{len(held)} ranks would do")
+
+    @classmethod
+    def loop(cls, ranks: int, chunks: int = 1) -> Placement:
+        """Stage s on rank s mod p: one chunk a rank for 1F1B, `chunks` for interleaved schedules."""
+        return cls(ranks, (tuple(range(ranks)) * chunks,), "loop")
+
+    @property
+    def pipes(self) -> int:
+        """Directions; each pipe is a replica of all stages."""
+        return len(self.table)
+
+    @property
+    def stages(self) -> int:
+        """Stages of the model, the same in each pipe."""
+        return len(self.table[0])
+
+    def rank(self, stage: int, pipe: int = 0) -> int:
+        """The rank that holds a stage of a pipe."""
+        return self.table[pipe][stage]
+
+    def held_by(self, rank: int) -> Sequence[tuple[int, int]]:
+        """(pipe, stage) of everything that `rank` holds, by pipe, then stage."""
+        return [(k, s) for k, stages in enumerate(self.table) for s, holder in enumerate(stages) if holder == rank]

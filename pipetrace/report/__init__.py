@@ -1,0 +1,1 @@
+"""What people look at: Plotly pages and charts in the terminal."""

@@ -1,0 +1,188 @@
+"""A schedule: for every pipeline rank an ordered list of actions.
+
+It is an order, not a time; `pipetrace.simulate` gives it times.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pipetrace.action import (
+    MAX_MICROBATCH,
+    MAX_STAGE,
+    NO_ACTION,
+    Action,
+    IntArray,
+    Kind,
+    Pair,
+    pack,
+)
+from pipetrace.errors import ScheduleError
+from pipetrace.links import Links, link, longest_path
+from pipetrace.placement import Placement
+from pipetrace.validation import validate
+
+
+class RankOrder:
+    """The list of one rank while it is being built: one call appends one action.
+
+    The calls are named as the papers name the tiles, so that a schedule's file reads as its paper does.
+    """
+
+    __slots__ = ("_codes", "_partners")
+
+    def __init__(self) -> None:
+        self._codes = array("q")
+        self._partners: dict[int, int] = {}
+
+    def F(self, stage: int, microbatch: int, pipe: int = 0) -> None:
+        """Appends a forward."""
+        self._codes.append(pack(Kind.F, stage, microbatch, pipe))
+
+    def B(self, stage: int, microbatch: int, pipe: int = 0) -> None:
+        """Appends a full backward: input and weight gradient."""
+        self._codes.append(pack(Kind.B, stage, microbatch, pipe))
+
+    def I(self, stage: int, microbatch: int, pipe: int = 0) -> None:  # noqa: E743 - the field's own letter
+        """Appends an input gradient (dX)."""
+        self._codes.append(pack(Kind.I, stage, microbatch, pipe))
+
+    def W(self, stage: int, microbatch: int, pipe: int = 0) -> None:
+        """Appends a weight gradient (dW)."""
+        self._codes.append(pack(Kind.W, stage, microbatch, pipe))
+
+    def append(self, item: Action | Pair) -> None:
+        """Appends any action, or an overlapped pair as one entry."""
+        if isinstance(item, Pair):
+            self._partners[len(self._codes)] = item.backward.code
+            item = item.forward
+        self._codes.append(item.code)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def columns(self) -> tuple[IntArray, IntArray]:
+        """Codes, and partners (`NO_ACTION` where an entry is no pair)."""
+        code = np.array(self._codes, dtype=np.int64)
+        partner = np.full(code.size, NO_ACTION, dtype=np.int64)
+        for position, backward in self._partners.items():
+            partner[position] = backward
+        return code, partner
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """An ordered list of actions for every rank.
+
+    Args:
+        name: What it is called, e.g. "zb-h1".
+        placement: Which rank holds which stage.
+        microbatches: m of one step, over all pipes.
+        code: The actions' codes, rank after rank in list order; shape (n,).
+        partner: The backward half of each overlapped pair, `NO_ACTION` elsewhere; shape (n,).
+        first: Row at which each rank's list begins, and n at the end; shape (ranks + 1,).
+    """
+
+    name: str
+    placement: Placement
+    microbatches: int
+    code: IntArray
+    partner: IntArray
+    first: IntArray
+
+    @classmethod
+    def from_orders(cls, name: str, placement: Placement, microbatches: int, orders: Sequence[RankOrder]) -> Schedule:
+        """The schedule of `orders`, one a rank.
+
+        Raises:
+            ScheduleError: The sizes are out of range, or there is not one order a rank.
+        """
+        if not 1 <= microbatches <= MAX_MICROBATCH:
+            raise ScheduleError(
+                f"a step of {microbatches} microbatches cannot be scheduled",
+                f"give between 1 and {MAX_MICROBATCH} microbatches",
+            )
+        if placement.stages > MAX_STAGE:
+            raise ScheduleError(f"{placement.stages} stages are more than the {MAX_STAGE} that an action can name")
+        if len(orders) != placement.ranks:
+            raise ScheduleError(f"{len(orders)} lists of actions for {placement.ranks} ranks")
+        columns = [order.columns() for order in orders]
+        first = np.zeros(placement.ranks + 1, dtype=np.int64)
+        np.cumsum([len(order) for order in orders], out=first[1:])
+        code, partner = (np.concatenate([column[i] for column in columns]) for i in (0, 1))
+        return cls(name, placement, microbatches, code, partner, first)
+
+    @classmethod
+    def from_actions(
+        cls, name: str, placement: Placement, microbatches: int, lists: Iterable[Iterable[Action | Pair]]
+    ) -> Schedule:
+        """The schedule of lists of actions, one a rank; see `from_orders`."""
+        orders = []
+        for actions in lists:
+            order = RankOrder()
+            for item in actions:
+                order.append(item)
+            orders.append(order)
+        return cls.from_orders(name, placement, microbatches, orders)
+
+    @property
+    def ranks(self) -> int:
+        """Pipeline ranks p."""
+        return self.placement.ranks
+
+    @property
+    def stages(self) -> int:
+        """Stages of the model, over all ranks (of one pipe)."""
+        return self.placement.stages
+
+    def __len__(self) -> int:
+        """Rows: actions, a pair counted once."""
+        return self.code.size
+
+    @cached_property
+    def rank(self) -> IntArray:
+        """Rank of each row; shape (n,)."""
+        return np.repeat(np.arange(self.ranks, dtype=np.int64), np.diff(self.first))
+
+    def actions(self, rank: int) -> Iterator[Action | Pair]:
+        """The list of one rank, in order."""
+        for row in range(int(self.first[rank]), int(self.first[rank + 1])):
+            action = Action.from_code(int(self.code[row]))
+            partner = int(self.partner[row])
+            yield action if partner == NO_ACTION else Pair(action, Action.from_code(partner))
+
+    @cached_property
+    def links(self) -> Links:
+        """Which row waits for which.
+
+        Raises:
+            ScheduleError: The schedule is not valid in a way that leaves an action without what it needs.
+        """
+        validate(self.code, self.partner, self.first, self.placement, self.microbatches)
+        return link(self.code, self.partner, self.first, self.stages, self.microbatches)
+
+    def validate(self) -> Schedule:
+        """Checks that the schedule can be run, and returns it.
+
+        Every F, and every I and W or B, stands exactly once, on the rank where the placement puts it; everything an
+        action needs exists; and the lists do not wait for each other in a circle.
+
+        Raises:
+            ScheduleError: With rank, action and reason.
+            DeadlockError: With the action at which each stuck rank waits.
+        """
+        longest_path(self.links, np.ones(self.code.size, dtype=np.int64))
+        return self
+
+    def same_order(self, other: Schedule) -> bool:
+        """Whether both have the same actions in the same order on every rank, names apart."""
+        return (
+            np.array_equal(self.first, other.first)
+            and np.array_equal(self.code, other.code)
+            and np.array_equal(self.partner, other.partner)
+        )

@@ -1,0 +1,227 @@
+"""Where actions land in time: one type for the ideal and for the measured.
+
+A timeline holds all tiles of one step in columns, so that a million of them are cheap. Times are integer
+nanoseconds from the timeline's own zero; `epoch` says when that was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+
+from pipetrace.action import (
+    COMPUTE_KINDS,
+    NO_ACTION,
+    Action,
+    BoolArray,
+    IntArray,
+    Kind,
+    Pair,
+    code_kind,
+)
+
+UNKNOWN = np.iinfo(np.int64).min
+"""Stands in a time column where nothing is known."""
+
+
+class Lane(IntEnum):
+    """What runs one thing at a time on a rank."""
+
+    COMPUTE = 0
+    ALL_TO_ALL = 1
+    SEND = 2
+    RECV = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """An action placed in time; all times in ns from the timeline's zero.
+
+    Args:
+        action: What it is; a `Pair` for an overlapped F&B.
+        rank: Pipeline rank.
+        lane: The lane it occupies.
+        start, end: For a transfer: from when both sides had posted it to its arrival.
+        posted: When a transfer was posted on this rank; None where unknown or no transfer.
+        waited: When the rank began to wait for a receive, its compute lane standing idle; None where it did not,
+            or where that is unknown. The wait ends at `end`.
+        replica: Which copy of the pipeline.
+    """
+
+    action: Action | Pair
+    rank: int
+    lane: Lane
+    start: int
+    end: int
+    posted: int | None = None
+    waited: int | None = None
+    replica: int = 0
+
+    @property
+    def duration(self) -> int:
+        """ns."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """All tiles of one step, ordered by (replica, rank, lane, start, end).
+
+    Args:
+        ranks: Pipeline ranks p; a rank may be without tiles.
+        replica, rank, lane, code, partner, start, end, posted, waited: Columns of shape (n,), see `Tile`; `partner`
+            is the code of a pair's backward half, or `NO_ACTION`; `posted` and `waited` may be `UNKNOWN`.
+        replicas: Copies of the pipeline.
+        epoch: Unix time in ns of the timeline's zero; 0 for an ideal.
+    """
+
+    ranks: int
+    replica: IntArray
+    rank: IntArray
+    lane: IntArray
+    code: IntArray
+    partner: IntArray
+    start: IntArray
+    end: IntArray
+    posted: IntArray
+    waited: IntArray
+    replicas: int = 1
+    epoch: int = 0
+
+    @classmethod
+    def from_columns(
+        cls, ranks: int, columns: Mapping[str, IntArray], *, replicas: int = 1, epoch: int = 0
+    ) -> Timeline:
+        """A timeline from columns in any order of rows; those left out are filled.
+
+        Args:
+            ranks: Pipeline ranks.
+            columns: `rank`, `code`, `start` and `end` at least.
+            replicas: Copies of the pipeline.
+            epoch: Unix time in ns of zero.
+        """
+        n = columns["code"].size
+        fill = {"replica": 0, "lane": int(Lane.COMPUTE), "partner": NO_ACTION, "posted": UNKNOWN, "waited": UNKNOWN}
+        whole = {name: columns[name] if name in columns else np.full(n, fill[name], dtype=np.int64) for name in COLUMNS}
+        order = np.lexsort((whole["end"], whole["start"], whole["lane"], whole["rank"], whole["replica"]))
+        return cls(ranks, **{name: column[order] for name, column in whole.items()}, replicas=replicas, epoch=epoch)
+
+    @classmethod
+    def from_tiles(cls, ranks: int, tiles: Iterable[Tile], *, replicas: int = 1, epoch: int = 0) -> Timeline:
+        """A timeline from single tiles, in any order."""
+        rows = [
+            (
+                tile.replica,
+                tile.rank,
+                int(tile.lane),
+                *(
+                    (tile.action.forward.code, tile.action.backward.code)
+                    if isinstance(tile.action, Pair)
+                    else (tile.action.code, NO_ACTION)
+                ),
+                tile.start,
+                tile.end,
+                UNKNOWN if tile.posted is None else tile.posted,
+                UNKNOWN if tile.waited is None else tile.waited,
+            )
+            for tile in tiles
+        ]
+        table = np.array(rows, dtype=np.int64).reshape(-1, len(COLUMNS))
+        return cls.from_columns(
+            ranks, {name: table[:, i] for i, name in enumerate(COLUMNS)}, replicas=replicas, epoch=epoch
+        )
+
+    def __len__(self) -> int:
+        return self.code.size
+
+    def tile(self, row: int) -> Tile:
+        """One row as a `Tile`."""
+        action = Action.from_code(int(self.code[row]))
+        partner, posted, waited = int(self.partner[row]), int(self.posted[row]), int(self.waited[row])
+        return Tile(
+            action if partner == NO_ACTION else Pair(action, Action.from_code(partner)),
+            int(self.rank[row]),
+            Lane(int(self.lane[row])),
+            int(self.start[row]),
+            int(self.end[row]),
+            None if posted == UNKNOWN else posted,
+            None if waited == UNKNOWN else waited,
+            int(self.replica[row]),
+        )
+
+    def __iter__(self) -> Iterator[Tile]:
+        return map(self.tile, range(len(self)))
+
+    def where(self, mask: BoolArray) -> Timeline:
+        """The tiles that `mask`, shape (n,), picks."""
+        return Timeline(
+            self.ranks,
+            **{name: getattr(self, name)[mask] for name in COLUMNS},
+            replicas=self.replicas,
+            epoch=self.epoch,
+        )
+
+    @cached_property
+    def is_compute(self) -> BoolArray:
+        """Which tiles are an F, B, I or W on the compute lane; shape (n,)."""
+        kinds = [int(kind) for kind in COMPUTE_KINDS]
+        compute: BoolArray = (self.lane == Lane.COMPUTE) & np.isin(code_kind(self.code), kinds)
+        return compute
+
+    @cached_property
+    def _row_of(self) -> dict[tuple[int, int], int]:
+        rows = {}
+        for row, (replica, code, partner) in enumerate(
+            zip(self.replica.tolist(), self.code.tolist(), self.partner.tolist(), strict=True)
+        ):
+            rows[replica, code] = row
+            if partner != NO_ACTION:
+                rows[replica, partner] = row
+        return rows
+
+    def find(self, action: Action, replica: int = 0) -> Tile | None:
+        """The tile that holds an action, alone or as half of a pair; None where it is not there."""
+        row = self._row_of.get((replica, action.code))
+        return None if row is None else self.tile(row)
+
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """Start of the first and end of the last F, B, I or W, in ns; (0, 0) where there is none."""
+        compute = self.is_compute
+        if not compute.any():
+            return 0, 0
+        return int(self.start[compute].min()), int(self.end[compute].max())
+
+    @property
+    def makespan(self) -> int:
+        """ns from the first to the last F, B, I or W; what comes before and after is not in it."""
+        return self.span[1] - self.span[0]
+
+    def shifted(self, by: int) -> Timeline:
+        """The same tiles `by` ns later on the timeline's clock; `epoch` moves the other way, so nothing moves."""
+        columns = {name: getattr(self, name) for name in COLUMNS}
+        for name in TIME_COLUMNS:
+            columns[name] = np.where(columns[name] == UNKNOWN, UNKNOWN, columns[name] + by)
+        epoch = self.epoch - by if self.epoch else 0
+        return Timeline(self.ranks, **columns, replicas=self.replicas, epoch=epoch)
+
+    def from_first_action(self) -> Timeline:
+        """The same tiles on a clock whose zero is the first F, B, I or W."""
+        return self.shifted(-self.span[0])
+
+
+COLUMNS = tuple(f.name for f in fields(Timeline) if f.name not in ("ranks", "replicas", "epoch"))
+TIME_COLUMNS = ("start", "end", "posted", "waited")
+
+
+def lane_of(kind: Kind) -> Lane:
+    """The lane on which an action without parts runs."""
+    if kind in (Kind.SEND_F, Kind.SEND_B):
+        return Lane.SEND
+    if kind in (Kind.RECV_F, Kind.RECV_B):
+        return Lane.RECV
+    return Lane.COMPUTE

@@ -1,0 +1,1 @@
+"""Traces: written for the Perfetto UI, and read from torch.profiler."""

@@ -1,0 +1,136 @@
+"""What `pipetrace run` leaves and `pipetrace diff` needs: one folder, nothing beside it.
+
+::
+
+    RUN/run.toml                  what was run: schedule, workload, costs, versions, environment
+    RUN/schedule.csv              the actions of every rank, in torch's compute-only dialect
+    RUN/rank{r}_trace.json.gz     what torch.profiler saw on global rank r
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipetrace.costs import Costs, costs_from_dict, costs_to_dict
+from pipetrace.errors import CostError, TraceError
+
+SCHEMA = 1
+RUN_FILE = "run.toml"
+SCHEDULE_FILE = "schedule.csv"
+
+
+def trace_name(rank: int) -> str:
+    """File name of a global rank's trace."""
+    return f"rank{rank}_trace.json.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What was run.
+
+    Args:
+        schedule: Name of the schedule.
+        ranks: Pipeline ranks.
+        microbatches: Microbatches of a step.
+        workload: "sleep" or "transformer".
+        costs: The costs of the ideal; what `sleep` was told to take.
+        costs_are_exact: Whether the workload was made to take these costs (`sleep`), so that they are its ideal.
+        steps: Profiled steps.
+        options: Everything else the run was given, as plain values.
+        versions: Versions of what ran.
+        environment: Environment variables that change figures.
+        started: Unix time in ns.
+    """
+
+    schedule: str
+    ranks: int
+    microbatches: int
+    workload: str
+    costs: Costs
+    costs_are_exact: bool
+    steps: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    started: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain tables, for TOML and for the traces' metadata."""
+        return {
+            "schema": SCHEMA,
+            "schedule": self.schedule,
+            "ranks": self.ranks,
+            "microbatches": self.microbatches,
+            "workload": self.workload,
+            "costs_are_exact": self.costs_are_exact,
+            "steps": self.steps,
+            "started": self.started,
+            "costs": costs_to_dict(self.costs),
+            "options": dict(self.options),
+            "versions": dict(self.versions),
+            "environment": dict(self.environment),
+        }
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> RunInfo:
+        """The other way round.
+
+        Raises:
+            TraceError: An entry is missing or of the wrong type, or the schema is a newer one.
+        """
+        if table.get("schema") != SCHEMA:
+            raise TraceError(
+                f"the run was recorded with schema {table.get('schema')!r}, this pipetrace reads {SCHEMA}",
+                "read it with the version of pipetrace that wrote it, or run again",
+            )
+        kinds: dict[str, type] = {
+            "schedule": str,
+            "ranks": int,
+            "microbatches": int,
+            "workload": str,
+            "costs_are_exact": bool,
+            "steps": int,
+            "started": int,
+            "costs": dict,
+            "options": dict,
+            "versions": dict,
+            "environment": dict,
+        }
+        for name, kind in kinds.items():
+            if not isinstance(table.get(name), kind):
+                raise TraceError(f"entry {name!r} is missing or no {kind.__name__}")
+        try:
+            costs = costs_from_dict(table["costs"])
+        except CostError as error:
+            raise TraceError(error.message, error.hint) from None
+        return cls(**{name: table[name] for name in kinds} | {"costs": costs})
+
+
+def write_run_info(folder: Path, info: RunInfo) -> None:
+    """Writes `run.toml`."""
+    import tomli_w
+
+    (folder / RUN_FILE).write_text(tomli_w.dumps(info.to_dict()), encoding="utf-8")
+
+
+def read_run_info(folder: Path) -> RunInfo:
+    """Reads `run.toml`.
+
+    Raises:
+        TraceError: It is not there, or cannot be understood.
+    """
+    path = folder / RUN_FILE
+    try:
+        return RunInfo.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise TraceError(
+            f"{path}: {error.strerror}", "give a folder that `pipetrace run -o` left, or traces and --schedule"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TraceError(f"{path} is no TOML: {error}") from None
+    except TraceError as error:
+        raise TraceError(f"{path}: {error.message}", error.hint) from None

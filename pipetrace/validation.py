@@ -1,0 +1,94 @@
+"""Checks that a schedule holds every action exactly once, and where it belongs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pipetrace.action import (
+    COMPUTE_KINDS,
+    NO_ACTION,
+    Action,
+    IntArray,
+    Kind,
+    code_kind,
+    code_microbatch,
+    code_pipe,
+    code_stage,
+)
+from pipetrace.errors import ScheduleError
+from pipetrace.placement import Placement
+
+
+def validate(code: IntArray, partner: IntArray, first: IntArray, placement: Placement, microbatches: int) -> None:
+    """Checks every action of a schedule by itself, and that none is missing; the order is not looked at.
+
+    Raises:
+        ScheduleError: With rank, action and reason, for the first thing that is wrong.
+    """
+    if microbatches % placement.pipes:
+        raise ScheduleError(f"{microbatches} microbatches cannot be shared by {placement.pipes} pipes evenly")
+    row_rank = np.repeat(np.arange(placement.ranks, dtype=np.int64), np.diff(first))
+    paired = partner != NO_ACTION
+    every = np.concatenate([code, partner[paired]])
+    rank = np.concatenate([row_rank, row_rank[paired]])
+    kind, stage, microbatch, pipe = code_kind(every), code_stage(every), code_microbatch(every), code_pipe(every)
+
+    def refuse(wrong: np.ndarray, reason: str, hint: str = "") -> None:
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            action = Action.from_code(int(every[at]))
+            holder = -1
+            if action.stage < placement.stages and action.pipe < placement.pipes:
+                holder = placement.rank(action.stage, action.pipe)
+            raise ScheduleError(
+                f"rank {rank[at]}: {action} " + reason.format(stages=placement.stages, holder=holder), hint
+            )
+
+    refuse(
+        ~np.isin(kind, [int(k) for k in COMPUTE_KINDS]), "is no F, B, I or W", "communication is derived, leave it out"
+    )
+    refuse(pipe >= placement.pipes, f"names a pipe that is not there: the placement has {placement.pipes}")
+    refuse(stage >= placement.stages, "names a stage that is not there: the placement has {stages}")
+    refuse(microbatch >= microbatches, f"names a microbatch that is not there: the step has {microbatches}")
+    refuse(
+        pipe != microbatch // (microbatches // placement.pipes),
+        "names a microbatch of another pipe",
+        f"pipe k of {placement.pipes} holds the k-th run of {microbatches // placement.pipes} consecutive microbatches",
+    )
+    holder = np.array(placement.table, dtype=np.int64)[pipe, stage]
+    refuse(
+        holder != rank,
+        f"stands on the wrong rank: the {placement.name} placement puts its stage on rank {{holder}}",
+        "the schedule was made for another placement",
+    )
+
+    # One slot for each (stage, microbatch); the pipe follows from the microbatch.
+    slots = placement.stages * microbatches
+    slot = stage * microbatches + microbatch
+    # A file may name a far stage or microbatch; what is absent is then found without a table of that size.
+    if slots > 4 * every.size + 16:
+        seen = set(slot[kind == Kind.F].tolist())
+        absent = next(s for s in range(slots) if s not in seen)
+        raise _missing("F", absent, placement, microbatches)
+    count = {k: np.bincount(slot[kind == k], minlength=slots) for k in COMPUTE_KINDS}
+    for k in sorted(COMPUTE_KINDS):
+        refuse((kind == k) & (count[k][slot] > 1), f"stands {int(count[k].max(initial=0))} times in the schedule")
+    split = count[Kind.I] + count[Kind.W] > 0
+    refuse((kind == Kind.B) & split[slot], "is a full backward, but an I or W of the same microbatch stands beside it")
+    for letter, absent_slots in (
+        ("F", count[Kind.F] == 0),
+        ("backward", (count[Kind.B] == 0) & ~split),
+        ("I", split & (count[Kind.I] == 0)),
+        ("W", split & (count[Kind.W] == 0)),
+    ):
+        if absent_slots.any():
+            raise _missing(letter, int(np.argmax(absent_slots)), placement, microbatches)
+
+
+def _missing(what: str, slot: int, placement: Placement, microbatches: int) -> ScheduleError:
+    stage, microbatch = divmod(slot, microbatches)
+    rank = placement.rank(stage, microbatch // (microbatches // placement.pipes))
+    return ScheduleError(
+        f"rank {rank}: the {what} of stage {stage}, microbatch {microbatch} is missing",
+        f"each of {placement.stages} stages x {microbatches} microbatches needs an F, and a B or an I and a W",
+    )
