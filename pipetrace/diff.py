@@ -1,0 +1,235 @@
+"""Ideal against measured, action by action."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipetrace.action import NO_ACTION, Action, BoolArray, IntArray
+from pipetrace.errors import TraceError
+from pipetrace.metrics import Bubbles, bubbles
+from pipetrace.timeline import Timeline
+
+
+@dataclass(frozen=True, eq=False)
+class Diff:
+    """Two timelines of the same schedule, matched by identity.
+
+    Both timelines are on a clock whose zero is their own first F, B, I or W; the *slip* of an action is on its end.
+
+    Args:
+        ideal, measured: The timelines.
+        code, rank: Code and rank of each matched action, in order of ideal start; shape (n,). An overlapped pair is
+            matched by halves.
+        ideal_start, ideal_end, measured_start, measured_end: ns; shape (n,).
+        missing: Actions of the ideal that were not measured.
+        extra: Actions that were measured and are not in the ideal.
+        reordered: Actions whose place in their rank's list was another one when measured; the fewest that explain it.
+        ideal_bubbles, measured_bubbles: Both bubbles of each rank.
+    """
+
+    ideal: Timeline
+    measured: Timeline
+    code: IntArray
+    rank: IntArray
+    ideal_start: IntArray
+    ideal_end: IntArray
+    measured_start: IntArray
+    measured_end: IntArray
+    missing: tuple[Action, ...]
+    extra: tuple[Action, ...]
+    reordered: tuple[Action, ...]
+    ideal_bubbles: Bubbles
+    measured_bubbles: Bubbles
+
+    @property
+    def slip(self) -> IntArray:
+        """ns by which each matched action ended later than in the ideal; shape (n,)."""
+        return self.measured_end - self.ideal_end
+
+    @property
+    def start_slip(self) -> IntArray:
+        """ns by which each matched action started later; slip = start slip + growth of its own duration."""
+        return self.measured_start - self.ideal_start
+
+    @property
+    def ideal_duration(self) -> IntArray:
+        """ns; shape (n,)."""
+        return self.ideal_end - self.ideal_start
+
+    @property
+    def measured_duration(self) -> IntArray:
+        """ns; shape (n,)."""
+        return self.measured_end - self.measured_start
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole diff as plain values, times in ns; `docs/json.md` describes it."""
+        columns = (
+            self.code,
+            self.rank,
+            self.ideal_start,
+            self.measured_start,
+            self.slip,
+            self.ideal_duration,
+            self.measured_duration,
+        )
+        names = (
+            "action",
+            "rank",
+            "ideal_start_ns",
+            "measured_start_ns",
+            "slip_ns",
+            "ideal_duration_ns",
+            "measured_duration_ns",
+        )
+        return {
+            "makespan_ns": {"ideal": self.ideal_bubbles.makespan, "measured": self.measured_bubbles.makespan},
+            "bubble_fraction": {"ideal": self.ideal_bubbles.fraction, "measured": self.measured_bubbles.fraction},
+            "ranks": [
+                {
+                    "rank": rank,
+                    **{
+                        name: {
+                            "ideal": getattr(self.ideal_bubbles, field)[rank],
+                            "measured": getattr(self.measured_bubbles, field)[rank],
+                        }
+                        for name, field in (
+                            ("busy_ns", "busy"),
+                            ("global_idle_ns", "global_idle"),
+                            ("in_span_idle_ns", "in_span_idle"),
+                        )
+                    },
+                }
+                for rank in range(self.ideal.ranks)
+            ],
+            "missing": [str(action) for action in self.missing],
+            "extra": [str(action) for action in self.extra],
+            "reordered": [str(action) for action in self.reordered],
+            "actions": [
+                dict(zip(names, (str(Action.from_code(row[0])), *row[1:]), strict=True))
+                for row in zip(*(column.tolist() for column in columns), strict=True)
+            ],
+        }
+
+
+def diff(ideal: Timeline, measured: Timeline) -> Diff:
+    """Matches two timelines by the identity of their F, B, I and W.
+
+    Args:
+        ideal: One replica, e.g. from `simulate`.
+        measured: What was recorded; its replica 0 is taken.
+
+    Raises:
+        TraceError: The measured timeline has none of the ideal's actions, or another number of ranks.
+    """
+    if ideal.ranks != measured.ranks:
+        raise TraceError(
+            f"the schedule has {ideal.ranks} ranks, the recording {measured.ranks}",
+            "give the schedule that was run, with its -p",
+        )
+    ideal, measured = ideal.from_first_action(), measured.from_first_action()
+    left, right = _identities(ideal), _identities(measured)
+    common, at_left, at_right = np.intersect1d(left.code, right.code, assume_unique=True, return_indices=True)
+    if not common.size:
+        raise TraceError(
+            "nothing that was measured is an action of the schedule",
+            "`pipetrace read` tells what the traces hold; give the schedule that was run",
+        )
+    order = np.lexsort((left.rank[at_left], left.start[at_left]))
+    at_left, at_right = at_left[order], at_right[order]
+    return Diff(
+        ideal,
+        measured,
+        left.code[at_left],
+        left.rank[at_left],
+        left.start[at_left],
+        left.end[at_left],
+        right.start[at_right],
+        right.end[at_right],
+        _actions(left.code[~np.isin(left.code, common)]),
+        _actions(right.code[~np.isin(right.code, common)]),
+        _reordered(left, right, common),
+        bubbles(ideal),
+        bubbles(measured),
+    )
+
+
+def median_step(steps: Sequence[Timeline]) -> int:
+    """Which of several measured steps has the median makespan; the shorter of the two middle ones where even.
+
+    Raises:
+        TraceError: There is no step.
+    """
+    if not steps:
+        raise TraceError("no step was found in the traces", "`pipetrace read` tells what the traces hold")
+    by_makespan = sorted(range(len(steps)), key=lambda i: steps[i].makespan)
+    return by_makespan[(len(steps) - 1) // 2]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Identities:
+    """One row an action, a pair giving two; columns of shape (n,), codes unique."""
+
+    code: IntArray
+    rank: IntArray
+    start: IntArray
+    end: IntArray
+
+    def pick(self, rows: IntArray | BoolArray) -> _Identities:
+        return _Identities(self.code[rows], self.rank[rows], self.start[rows], self.end[rows])
+
+
+def _identities(timeline: Timeline) -> _Identities:
+    tiles = timeline.where(timeline.is_compute & (timeline.replica == 0))
+    paired = tiles.partner != NO_ACTION
+    every = _Identities(
+        np.concatenate([tiles.code, tiles.partner[paired]]),
+        *(np.concatenate([column, column[paired]]) for column in (tiles.rank, tiles.start, tiles.end)),
+    )
+    return every.pick(np.unique(every.code, return_index=True)[1])
+
+
+def _actions(codes: IntArray) -> tuple[Action, ...]:
+    return tuple(sorted((Action.from_code(code) for code in codes.tolist()), key=_by_place))
+
+
+def _by_place(action: Action) -> tuple[int, int, int, int]:
+    microbatch = -1 if action.microbatch is None else action.microbatch
+    return action.pipe, action.stage, microbatch, int(action.kind)
+
+
+def _reordered(left: _Identities, right: _Identities, common: IntArray) -> tuple[Action, ...]:
+    """The actions off a longest run that both orders share, rank by rank."""
+    moved: list[int] = []
+    left, right = left.pick(np.isin(left.code, common)), right.pick(np.isin(right.code, common))
+    for rank in np.unique(left.rank).tolist():
+        mine = left.pick(left.rank == rank)
+        ideal_order = mine.code[np.lexsort((mine.code, mine.end, mine.start))].tolist()
+        start_of = dict(
+            zip(right.code.tolist(), zip(right.start.tolist(), right.end.tolist(), strict=True), strict=True)
+        )
+        place = {code: i for i, code in enumerate(ideal_order)}
+        measured_order = sorted(ideal_order, key=lambda code: (*start_of[code], place[code]))
+        kept = _longest_increasing([place[code] for code in measured_order])
+        moved += [code for code in ideal_order if place[code] not in kept]
+    return _actions(np.array(moved, dtype=np.int64))
+
+
+def _longest_increasing(values: Sequence[int]) -> set[int]:
+    """The values of a longest increasing subsequence of distinct integers."""
+    tails: list[int] = []  # the least value that ends a run of each length
+    before: dict[int, int | None] = {}
+    for value in values:
+        at = bisect_left(tails, value)
+        before[value] = tails[at - 1] if at else None
+        tails[at : at + 1] = [value]
+    kept = set()
+    value = tails[-1] if tails else None
+    while value is not None:
+        kept.add(value)
+        value = before[value]
+    return kept
