@@ -139,6 +139,14 @@ def diff(ideal: Timeline, measured: Timeline) -> Diff:
             "nothing that was measured is an action of the schedule",
             "`pipetrace read` tells what the traces hold; give the schedule that was run",
         )
+    astray = left.rank[at_left] != right.rank[at_right]
+    if astray.any():
+        at = int(np.argmax(astray))
+        raise TraceError(
+            f"{Action.from_code(int(common[at]))} was measured on rank {right.rank[at_right][at]}, "
+            f"the schedule puts it on rank {left.rank[at_left][at]}",
+            "give the schedule that was run: its placement differs",
+        )
     order = np.lexsort((left.rank[at_left], left.start[at_left]))
     at_left, at_right = at_left[order], at_right[order]
     return Diff(
@@ -228,8 +236,8 @@ def _longest_increasing(values: Sequence[int]) -> set[int]:
         before[value] = tails[at - 1] if at else None
         tails[at : at + 1] = [value]
     kept = set()
-    value = tails[-1] if tails else None
-    while value is not None:
-        kept.add(value)
-        value = before[value]
+    last = tails[-1] if tails else None
+    while last is not None:
+        kept.add(last)
+        last = before[last]
     return kept
