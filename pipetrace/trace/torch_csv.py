@@ -1,0 +1,196 @@
+"""Schedules as CSV, in the dialect of torch.distributed.pipelining.
+
+One row a rank, no header; a cell is an action, an empty cell an idle slot::
+
+    0F0,0F1,,,0B0,0B1
+    ,1F0,1B0,1F1,1B1
+
+torch's *compute_only* files are read and written as they are. Of its *compute_comms* files the communication is
+dropped, as it follows from the order and is derived anew; a note says so. Beyond torch's dialect a cell may carry a
+pipe (`d1:0F3`), so that bidirectional schedules can be written too.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipetrace.action import COMPUTE_KINDS, Action, Pair, code_text, parse
+from pipetrace.errors import ActionError, ScheduleError
+from pipetrace.placement import Placement
+from pipetrace.schedule import Schedule
+from pipetrace.trace.files import replacing
+
+_HINT = "one row a rank, one action a cell, as in 0F0,0F1,,0B0"
+
+
+@dataclass(frozen=True, slots=True)
+class CsvSchedule:
+    """A schedule read from a CSV.
+
+    Args:
+        schedule: Valid, named after the file unless another name was given.
+        notes: What was dropped or mended, a line each.
+    """
+
+    schedule: Schedule
+    notes: tuple[str, ...] = ()
+
+
+def format_csv(schedule: Schedule) -> str:
+    """A schedule as compute-only CSV; `parse_csv` reads the same order back."""
+    text = [
+        code_text(code, partner)
+        for code, partner in zip(schedule.code.tolist(), schedule.partner.tolist(), strict=True)
+    ]
+    first = schedule.first.tolist()
+    return "".join(",".join(text[begin:end]) + "\n" for begin, end in itertools.pairwise(first))
+
+
+def write_csv(schedule: Schedule, path: Path) -> None:
+    """Writes a schedule as compute-only CSV.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    with replacing(path) as file:
+        file.write(format_csv(schedule).encode())
+
+
+def read_csv(path: Path, name: str | None = None) -> CsvSchedule:
+    """Reads a schedule that torch, or `write_csv`, or a person wrote.
+
+    Args:
+        path: The file, UTF-8.
+        name: Name of the schedule; the file's when None.
+
+    Raises:
+        ScheduleError: The file cannot be read, a cell is no action, or the schedule is not valid; with file, and line
+            and column (counted in cells, from 1) where there is one.
+        DeadlockError: The ranks' lists wait for each other.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ScheduleError(f"{path}: {error.strerror or error}", _HINT) from None
+    except ValueError as error:
+        raise ScheduleError(f"{str(path)!r}: {error}") from None
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line, column = before.count(b"\n") + 1, before[before.rfind(b"\n") + 1 :].count(b",") + 1
+        raise ScheduleError(
+            f"{path}: line {line}, column {column}: not UTF-8 (byte {error.start})",
+            "save the file as plain text in UTF-8",
+        ) from None
+    return parse_csv(text, path.stem if name is None else name, source=str(path))
+
+
+def parse_csv(text: str, name: str, source: str = "CSV") -> CsvSchedule:
+    """Reads a schedule from the text of a CSV.
+
+    The placement is read off where the actions stand; the number of microbatches is the highest one plus 1.
+
+    Args:
+        text: The CSV.
+        name: Name of the schedule.
+        source: What errors call the text, usually the file.
+
+    Raises:
+        ScheduleError, DeadlockError: As `read_csv`.
+    """
+    notes = []
+    if text.startswith("\ufeff"):
+        text = text[1:]
+        notes.append("a byte-order mark at the start was skipped")
+    # Not splitlines(): a form feed is no line end here, but junk to be named.
+    rows = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
+    if rows == [""]:
+        raise ScheduleError(f"{source} is empty", _HINT)
+
+    cells = _Cells(source)
+    lists = []
+    for line, row in enumerate(rows, start=1):
+        actions = [
+            item
+            for column, cell in enumerate(row.split(","), start=1)
+            if (item := cells.read(cell.strip(" \t"), line, column)) is not None
+        ]
+        if not actions:
+            raise ScheduleError(f"{source}: line {line}: rank {line - 1} has no compute action", _HINT)
+        lists.append(actions)
+    if cells.dropped:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(cells.dropped.items()))
+        notes.append(f"communication was dropped, as it is derived anew from the order: {kinds}")
+
+    try:
+        placement = cells.placement(len(lists))
+        schedule = Schedule.from_actions(name, placement, cells.microbatches, lists)
+        return CsvSchedule(schedule.validate(), tuple(notes))
+    except ScheduleError as error:
+        raise type(error)(f"{source}: {error.message}", error.hint) from None
+
+
+class _Cells:
+    """Reads cell by cell and remembers where everything stood."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.dropped: Counter[str] = Counter()
+        self.microbatches = 0
+        self._place: dict[int, tuple[int, int]] = {}
+        self._rank: dict[tuple[int, int], int] = {}
+
+    def read(self, cell: str, line: int, column: int) -> Action | Pair | None:
+        """The compute action of a cell; None for an idle slot and for communication."""
+        if not cell:
+            return None
+        where = f"{self.source}: line {line}, column {column}"
+        try:
+            item = parse(cell)
+        except ActionError as error:
+            raise ScheduleError(f"{where}: {error.message}", error.hint) from None
+        halves = (item,) if isinstance(item, Action) else (item.forward, item.backward)
+        for action in halves:
+            if action.part is not None:
+                raise ScheduleError(
+                    f"{where}: {action} is a part of a layer; a schedule's CSV holds whole stages",
+                    f"write {action.stage}{action.kind.name}{action.microbatch}",
+                )
+            earlier = self._place.setdefault(action.code, (line, column))
+            if earlier != (line, column):
+                raise ScheduleError(
+                    f"{where}: {action} stands already in line {earlier[0]}, column {earlier[1]}",
+                    "every action stands once",
+                )
+            rank = self._rank.setdefault((action.pipe, action.stage), line - 1)
+            if rank != line - 1:
+                of = f" of pipe {action.pipe}" if action.pipe else ""
+                raise ScheduleError(
+                    f"{where}: {action} puts stage {action.stage}{of} on rank {line - 1}, but line {rank + 1} "
+                    f"has it on rank {rank}",
+                    "a stage lives on one rank; a second pipe is written with the prefix d1:",
+                )
+            self.microbatches = max(self.microbatches, (action.microbatch or 0) + 1)
+        if isinstance(item, Action) and item.kind not in COMPUTE_KINDS:
+            self.dropped[item.kind.name] += 1
+            return None
+        return item
+
+    def placement(self, ranks: int) -> Placement:
+        """Where the stages stood."""
+        pipes = max(pipe for pipe, _ in self._rank) + 1
+        stages = max(stage for _, stage in self._rank) + 1
+        if len(self._rank) < pipes * stages:
+            pipe, stage = next((k, s) for k in range(pipes) for s in range(stages) if (k, s) not in self._rank)
+            of = f" of pipe {pipe}" if pipes > 1 else ""
+            raise ScheduleError(
+                f"no rank has an action of stage {stage}{of}, but the highest stage is {stages - 1}",
+                "stages are numbered from 0 without a gap, the same in every pipe",
+            )
+        table = tuple(tuple(self._rank[pipe, stage] for stage in range(stages)) for pipe in range(pipes))
+        looped = Placement.loop(ranks, stages // ranks) if stages % ranks == 0 else None
+        return looped if looped is not None and looped.table == table else Placement(ranks, table)
