@@ -1,0 +1,128 @@
+"""From traces on disk to a diff: which schedule, which costs, which step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipetrace.costs import Costs, costs_to_dict
+from pipetrace.diff import Diff, diff, median_step
+from pipetrace.errors import TraceError
+from pipetrace.fit import fit_costs
+from pipetrace.schedule import Schedule
+from pipetrace.simulate import simulate
+from pipetrace.timeline import Timeline
+
+if TYPE_CHECKING:
+    from pipetrace.trace.torch_profiler import Recording
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, eq=False)
+class RunDiff:
+    """A diff with everything it rests on.
+
+    Args:
+        diff: Of the chosen step.
+        schedule: What was to be run.
+        costs: Costs of the ideal.
+        costs_from: Where they come from, in words.
+        recording: What was read.
+        step: Index of the chosen step in `recording.steps`: the one of median makespan.
+    """
+
+    diff: Diff
+    schedule: Schedule
+    costs: Costs
+    costs_from: str
+    recording: Recording
+    step: int
+
+    @property
+    def step_makespans(self) -> list[int]:
+        """ns of every recorded step."""
+        return [step.makespan for step in self.recording.steps]
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """What a reader must know to trust the figures: (name, value)."""
+        run = self.recording.run
+        window = f"first to last F, B, I or W of {self.recording.step_names[self.step]}"
+        if len(self.recording.steps) > 1:
+            window += f", the one of median makespan of {len(self.recording.steps)} steps"
+        facts = [("Traces", self.recording.source), ("Window", window), ("Costs of the ideal", self.costs_from)]
+        if run is not None:
+            options = [f"{key} {value}" for key, value in run.options.items()]
+            facts += [
+                ("Workload", f"{run.workload}: " + ", ".join(options) if options else run.workload),
+                ("Versions", ", ".join(f"{name} {version}" for name, version in run.versions.items())),
+            ]
+            environment = {"CUDA_DEVICE_MAX_CONNECTIONS": "not set"} | dict(run.environment)
+            facts.append(("Environment", ", ".join(f"{name}={value}" for name, value in sorted(environment.items()))))
+        return facts
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `diff --json` prints; times in ns."""
+        return {
+            "schema": SCHEMA,
+            "schedule": self.schedule.name,
+            "ranks": self.schedule.ranks,
+            "microbatches": self.schedule.microbatches,
+            "stages": self.schedule.stages,
+            "costs_from": self.costs_from,
+            "costs": costs_to_dict(self.costs),
+            "step": self.recording.step_names[self.step],
+            "step_makespans_ns": self.step_makespans,
+            **self.diff.to_dict(),
+            "not_found": list(self.recording.missing),
+            "notes": list(self.recording.notes),
+        }
+
+
+def diff_traces(paths: Sequence[Path], schedule: Schedule | None = None, costs: Costs | None = None) -> RunDiff:
+    """Reads traces and diffs their step of median makespan against the ideal.
+
+    Args:
+        paths: A run folder, or traces of one run.
+        schedule: What was run; None where the run folder has it.
+        costs: Of the ideal. When None: those the run was made to take, where its workload takes exact costs, else
+            the medians of what was measured.
+
+    Raises:
+        TraceError: Nothing can be read, or there is no schedule to compare with.
+    """
+    from pipetrace.trace.run_folder import SCHEDULE_FILE
+    from pipetrace.trace.torch_csv import read_csv
+    from pipetrace.trace.torch_profiler import read_recording
+
+    recording = read_recording(paths)
+    if schedule is None:
+        name = recording.run.schedule if recording.run else None
+        files = [path / SCHEDULE_FILE for path in paths if (path / SCHEDULE_FILE).is_file()]
+        if not files:
+            raise TraceError(
+                f"{recording.source} has no {SCHEDULE_FILE}",
+                "give the schedule that was run: --schedule NAME or --from FILE.csv, with -m",
+            )
+        schedule = read_csv(files[0], name).schedule
+    measured = [step for step in recording.steps if step.is_compute.any()]
+    if not measured:
+        raise TraceError(
+            f"{recording.source} holds no labelled action, so there is nothing to compare",
+            "`pipetrace read` tells what was found",
+        )
+    costs, costs_from = _costs(recording, measured, costs)
+    chosen = measured[median_step(measured)]
+    step = next(i for i, candidate in enumerate(recording.steps) if candidate is chosen)
+    return RunDiff(diff(simulate(schedule, costs), chosen), schedule, costs, costs_from, recording, step)
+
+
+def _costs(recording: Recording, measured: Sequence[Timeline], given: Costs | None) -> tuple[Costs, str]:
+    if given is not None:
+        return given, "as given"
+    if recording.run is not None and recording.run.costs_are_exact:
+        return recording.run.costs, "as the run's workload was made to take"
+    return fit_costs(measured), "fitted to this run: median of each stage's F, B, I and W; transfers free"

@@ -1,0 +1,107 @@
+"""Files by suffix: one place says which formats there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipetrace.costs import Costs, costs_to_dict
+from pipetrace.errors import OutputError
+from pipetrace.schedule import Schedule
+from pipetrace.timeline import Timeline
+
+if TYPE_CHECKING:
+    from pipetrace.diff_run import RunDiff
+
+TRACES = (".json", ".json.gz")
+IMAGES = (".svg", ".png")
+SCHEDULE_SUFFIXES = (*TRACES, ".html", *IMAGES, ".csv")
+DIFF_SUFFIXES = (*TRACES, ".html", *IMAGES)
+
+
+def suffix_of(path: Path, known: Sequence[str]) -> str:
+    """The suffix that says in which format `path` is to be written.
+
+    Raises:
+        OutputError: It is none of `known`.
+    """
+    name = path.name.lower()
+    for suffix in sorted(known, key=len, reverse=True):
+        if name.endswith(suffix):
+            return suffix
+    raise OutputError(f"cannot tell the format of {path} by its suffix", f"known are {' '.join(known)}")
+
+
+def write_schedule(path: Path, schedule: Schedule, timeline: Timeline, costs: Costs) -> None:
+    """Writes a schedule's ideal: a trace, a page, a picture or a CSV, by suffix.
+
+    Raises:
+        OutputError: The suffix is unknown, or the file cannot be written.
+    """
+    suffix = suffix_of(path, SCHEDULE_SUFFIXES)
+    if suffix in TRACES:
+        from pipetrace.trace.chrome import write_chrome
+
+        metadata = {
+            "schedule": schedule.name,
+            "ranks": schedule.ranks,
+            "microbatches": schedule.microbatches,
+            "stages": schedule.stages,
+            "costs": costs_to_dict(costs),
+        }
+        write_chrome(path, [("ideal", timeline)], metadata=metadata)
+    elif suffix == ".csv":
+        from pipetrace.trace.torch_csv import write_csv
+
+        write_csv(schedule, path)
+    elif suffix == ".html":
+        from pipetrace.report.page import write_schedule_page
+
+        write_schedule_page(path, schedule, timeline, costs)
+    else:
+        from pipetrace.report.figure import tile_figure
+        from pipetrace.report.image import write_image
+
+        write_image(path, tile_figure([(schedule.name, timeline)]))
+
+
+def write_diff(path: Path, run: RunDiff) -> None:
+    """Writes ideal and measured together: one trace with both, a page, or a picture, by suffix.
+
+    Raises:
+        OutputError: The suffix is unknown, or the file cannot be written.
+    """
+    suffix = suffix_of(path, DIFF_SUFFIXES)
+    both = [("ideal", run.diff.ideal), ("measured", run.diff.measured)]
+    if suffix in TRACES:
+        from pipetrace.trace.chrome import write_chrome
+
+        write_chrome(path, both, metadata={name: value for name, value in run.to_dict().items() if name != "actions"})
+    elif suffix == ".html":
+        from pipetrace.report.diff_page import write_diff_page
+
+        write_diff_page(
+            path,
+            run.diff,
+            title=f"{run.schedule.name}: ideal and measured",
+            schedule=run.schedule,
+            facts=run.facts,
+            notes=[*run.recording.missing, *run.recording.notes],
+            step_makespans=run.step_makespans,
+            chosen_step=run.step,
+        )
+    else:
+        from pipetrace.report.figure import tile_figure
+        from pipetrace.report.image import write_image
+
+        write_image(path, tile_figure(both))
+
+
+def default_diff_files(traces: Sequence[Path]) -> list[Path]:
+    """Where a diff goes when nothing else is said: into the run folder; nowhere for traces of others."""
+    from pipetrace.trace.run_folder import RUN_FILE
+
+    if len(traces) == 1 and (traces[0] / RUN_FILE).is_file():
+        return [traces[0] / "diff.html", traces[0] / "diff.json.gz"]
+    return []
