@@ -195,7 +195,7 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
         unit = "ms"                              # of every number here; default ms
         p2p = 0.1
         default = { F = 1, I = 1, W = 1 }        # and B, where it is not I + W
-        stages.0 = { F = 1.2 }                   # what differs from the default
+        stages.0 = { F = 1.2 }                   # what differs from the default; B is I + W again with a new I or W
         pair = { duration = 2.5, forward_ready = 2.0, backward_ready = 2.5 }
 
     Raises:
@@ -218,6 +218,12 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
 
     one = parse_time("1", unit)
     default = {"F": one, "I": one, "W": one} | numbers("default", table.get("default", {}), "FIWB")
+
+    def of_stage(given: dict[str, int]) -> StageCosts:
+        # The default's B belongs to the default's I and W.
+        inherited = {key: value for key, value in default.items() if key != "B" or not {"I", "W"} & set(given)}
+        return StageCosts(**inherited | given)
+
     stages = table.get("stages", {})
     if not isinstance(stages, Mapping) or not all(str(key).isdecimal() for key in stages):
         raise CostError("stages of the costs is no table of stage numbers", "write stages.0 = { F = 1.2 }")
@@ -227,7 +233,7 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
         raise CostError("pair of the costs has no duration")
     return Costs(
         default=StageCosts(**default),
-        stages={int(key): StageCosts(**default | numbers(f"stages.{key}", of, "FIWB")) for key, of in stages.items()},
+        stages={int(key): of_stage(numbers(f"stages.{key}", of, "FIWB")) for key, of in stages.items()},
         pair=None if pair is None else PairCost(**{name: pair.get(name, pair["duration"]) for name in fields}),
         p2p=parse_time(str(table.get("p2p", 0)), unit),
     )

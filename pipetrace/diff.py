@@ -212,18 +212,19 @@ def _by_place(action: Action) -> tuple[int, int, int, int]:
 
 def _reordered(left: _Identities, right: _Identities, common: IntArray) -> tuple[Action, ...]:
     """The actions off a longest run that both orders share, rank by rank."""
-    moved: list[int] = []
     left, right = left.pick(np.isin(left.code, common)), right.pick(np.isin(right.code, common))
+    moved = []
     for rank in np.unique(left.rank).tolist():
-        mine = left.pick(left.rank == rank)
-        ideal_order = mine.code[np.lexsort((mine.code, mine.end, mine.start))].tolist()
-        start_of = dict(
-            zip(right.code.tolist(), zip(right.start.tolist(), right.end.tolist(), strict=True), strict=True)
-        )
-        place = {code: i for i, code in enumerate(ideal_order)}
-        measured_order = sorted(ideal_order, key=lambda code: (*start_of[code], place[code]))
-        kept = _longest_increasing([place[code] for code in measured_order])
-        moved += [code for code in ideal_order if place[code] not in kept]
+        rows = np.flatnonzero(left.rank == rank)
+        ideal, measured = left.pick(rows), right.pick(rows)  # both sorted by code, so row by row the same action
+        measured_place = np.empty(rows.size, dtype=np.int64)
+        measured_place[np.lexsort((measured.end, measured.start))] = np.arange(rows.size)
+        # What the ideal starts and ends at once, as a pair's halves, has no order there: the measured one is right.
+        ideal_order = np.lexsort((measured_place, ideal.end, ideal.start))
+        kept = _longest_increasing(measured_place[ideal_order].tolist())
+        moved += [
+            code for code, place in zip(ideal.code.tolist(), measured_place.tolist(), strict=True) if place not in kept
+        ]
     return _actions(np.array(moved, dtype=np.int64))
 
 

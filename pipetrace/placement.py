@@ -33,10 +33,8 @@ class Placement:
                 f"the pipes hold {[len(stages) for stages in self.table]} stages; they must hold the same"
             )
         held = {rank for stages in self.table for rank in stages}
-        if not held <= set(range(self.ranks)):
-            raise ScheduleError(
-                f"the placement names rank {max(held | {-min(held)})}, but there are {self.ranks} ranks"
-            )
+        if strays := held - set(range(self.ranks)):
+            raise ScheduleError(f"the placement names rank {min(strays)}, but there are {self.ranks} ranks, from 0")
         if len(held) < self.ranks:
             idle = min(set(range(self.ranks)) - held)
             raise ScheduleError(f"rank {idle} holds no stage", f"{len(held)} ranks would do")

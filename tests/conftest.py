@@ -1,0 +1,21 @@
+"""Shared by all tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Makes a skip a failure where PIPETRACE_NO_SKIPS is set: in CI everything that a test needs is installed."""
+    report = yield
+    if report.skipped and os.environ.get("PIPETRACE_NO_SKIPS"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, and PIPETRACE_NO_SKIPS is set: {report.longrepr}"
+    return report

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+import tomli_w
+from hypothesis import given
+
+from pipetrace.costs import Costs, PairCost, StageCosts, costs_from_dict, costs_to_dict, parse_costs, parse_time
+from pipetrace.errors import CostError
+from pipetrace.placement import Placement
+from pipetrace.schedule import Schedule
+from tests.strategies import costs
+from tests.test_schedule import of
+
+MS = 1_000_000
+
+
+def test_costs_without_text_are_one_of_the_unit() -> None:
+    assert parse_costs("") == Costs()
+    assert parse_costs("", unit="us").default == StageCosts(1_000, 1_000, 1_000)
+
+
+def test_costs_in_any_order_and_unit() -> None:
+    read = parse_costs(" W=0.5, F = 1.25 ,FB=2.5,B=3", unit="ms", p2p=7)
+    assert read == Costs(
+        default=StageCosts(F=1_250_000, I=MS, W=500_000, B=3 * MS),
+        pair=PairCost(2_500_000, 2_500_000, 2_500_000),
+        p2p=7,
+    )
+
+
+def test_times_are_exact_where_floats_are_not() -> None:
+    assert parse_time("1.000001") == 1_000_001
+    assert parse_time("0.1", "s") == 100_000_000
+    assert parse_time("1e-3", "ms") == 1_000
+    assert parse_time("0.4", "ns") == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["F", "F=", "F=x", "F=1,F=2", "X=1", "F=1;I=2", "F=-1", "F=nan", "F=inf", "F=1e99", "F=1==2", ","]
+)
+def test_costs_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(CostError):
+        parse_costs(text)
+
+
+def test_unknown_unit() -> None:
+    with pytest.raises(CostError, match="hour"):
+        parse_costs("", unit="hour")
+
+
+@pytest.mark.parametrize("pair", [(-1, 0, 0), (5, 6, 5), (5, 5, -1)])
+def test_pair_costs_that_cannot_be(pair: tuple[int, int, int]) -> None:
+    with pytest.raises(CostError):
+        PairCost(*pair)
+
+
+def test_durations_by_stage_kind_and_pair() -> None:
+    schedule = of("0F0 (0F1;0B0)OVERLAP_F_B 0I1 0W1 | 1F0 1B0 1F1 1B1", microbatches=2)
+    given = Costs(default=StageCosts(F=1, I=2, W=3), stages={1: StageCosts(F=10, I=20, W=30, B=40)})
+    assert given.durations(schedule).tolist() == [1, 1 + 5, 2, 3, 10, 40, 10, 40]
+    paired = Costs(default=given.default, pair=PairCost(4, 2, 3))
+    assert paired.durations(schedule).tolist()[1] == 4
+    forward, backward = paired.ready(schedule, paired.durations(schedule))
+    assert (forward[1], backward[1]) == (2, 3)
+    assert (forward[0], backward[2]) == (1, 2)
+
+
+def test_what_is_free_takes_no_time() -> None:
+    schedule = Schedule.from_actions("test", Placement.loop(1), 1, [list(of("0F0 0B0").actions(0))])
+    assert Costs(default=StageCosts(0, 0, 0)).durations(schedule).tolist() == [0, 0]
+
+
+@given(costs())
+def test_costs_round_trip_through_toml(given: Costs) -> None:
+    assert costs_from_dict(tomllib.loads(tomli_w.dumps(costs_to_dict(given)))) == given
+
+
+def test_costs_as_people_write_them() -> None:
+    text = 'unit = "us"\np2p = 0.5\ndefault = { F = 2 }\nstages.3 = { W = 4.5 }\npair = { duration = 3 }'
+    assert costs_from_dict(tomllib.loads(text)) == Costs(
+        default=StageCosts(2_000, 1_000, 1_000),
+        stages={3: StageCosts(2_000, 1_000, 4_500)},
+        pair=PairCost(3_000, 3_000, 3_000),
+        p2p=500,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("unitt = 1", "unitt"),
+        ('unit = "h"', "unit 'h'"),
+        ("default = 3", "default .* no table"),
+        ("default = { X = 3 }", "'X' in default"),
+        ('default = { F = "many" }', "many"),
+        ("default = { F = true }", "True"),
+        ("stages = 3", "stages"),
+        ("stages.one = { F = 1 }", "stages"),
+        ("stages.1 = 3", r"stages\.1 .* no table"),
+        ("pair = { forward_ready = 1 }", "duration"),
+        ("p2p = -1", "-1"),
+    ],
+)
+def test_tables_that_cannot_be_read(text: str, words: str) -> None:
+    with pytest.raises(CostError, match=words):
+        costs_from_dict(tomllib.loads(text))

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from pipetrace.errors import ScheduleError
+from pipetrace.placement import Placement
+
+
+def test_loop_puts_stages_round_the_ranks() -> None:
+    placement = Placement.loop(3, chunks=2)
+    assert [placement.rank(stage) for stage in range(6)] == [0, 1, 2, 0, 1, 2]
+    assert (placement.stages, placement.pipes, placement.name) == (6, 1, "loop")
+    assert placement.held_by(1) == [(0, 1), (0, 4)]
+
+
+def test_two_pipes() -> None:
+    placement = Placement(2, ((0, 1), (1, 0)))
+    assert (placement.pipes, placement.stages) == (2, 2)
+    assert placement.rank(0, pipe=1) == 1
+    assert placement.held_by(0) == [(0, 0), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "table", "words"),
+    [
+        (0, ((0,),), "at least one rank"),
+        (2, (), "at least one rank"),
+        (2, ((),), "at least one rank"),
+        (2, ((0, 2),), "rank 2"),
+        (2, ((0, -1),), "rank -1"),
+        (3, ((0, 1),), "rank 2 holds no stage"),
+        (2, ((0, 1), (1,)), r"\[2, 1\] stages"),
+    ],
+)
+def test_bad_placements_are_refused(ranks: int, table: tuple[tuple[int, ...], ...], words: str) -> None:
+    with pytest.raises(ScheduleError, match=words):
+        Placement(ranks, table)

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipetrace.action import MAX_MICROBATCH, Action, Kind, Pair, parse
+from pipetrace.errors import DeadlockError, ScheduleError
+from pipetrace.placement import Placement
+from pipetrace.schedule import RankOrder, Schedule
+from pipetrace.schedules import build
+from tests.strategies import sizes
+
+
+def of(text: str, *, placement: Placement | None = None, microbatches: int = 1) -> Schedule:
+    """A schedule from rows of actions, one a rank, separated by `|`."""
+    lists = [[parse(word) for word in row.split()] for row in text.split("|")]
+    return Schedule.from_actions("test", placement or Placement.loop(len(lists)), microbatches, lists)
+
+
+def test_actions_come_back_in_order() -> None:
+    order = RankOrder()
+    order.F(0, 0)
+    order.F(0, 1)
+    order.B(0, 0)
+    order.I(0, 1)
+    order.W(0, 1)
+    schedule = Schedule.from_orders("test", Placement.loop(1), 2, [order])
+    assert " ".join(map(str, schedule.actions(0))) == "0F0 0F1 0B0 0I1 0W1"
+    assert (len(schedule), schedule.ranks, schedule.stages) == (5, 1, 1)
+    assert schedule.validate() is schedule
+
+
+def test_a_pair_is_one_row() -> None:
+    schedule = of("0F0 (0F1;0B0)OVERLAP_F_B 0B1", microbatches=2).validate()
+    assert len(schedule) == 3
+    assert list(schedule.actions(0))[1] == Pair(Action(Kind.F, 0, 1), Action(Kind.B, 0, 0))
+
+
+def test_valid_with_two_pipes_in_a_mirrored_placement() -> None:
+    placement = Placement(2, ((0, 1), (1, 0)))
+    schedule = of("0F0 0B0 d1:1F1 d1:1B1 | d1:0F1 1F0 1B0 d1:0B1", placement=placement, microbatches=2)
+    assert schedule.validate() is schedule
+
+
+@pytest.mark.parametrize(
+    ("rows", "microbatches", "words"),
+    [
+        ("0F0 0B0 | 1F0", 1, "rank 1: the backward of stage 1, microbatch 0 is missing"),
+        ("0F0 0B0 | 1B0", 1, "rank 1: the F of stage 1, microbatch 0 is missing"),
+        ("0F0 0I0 | 1F0 1B0", 1, "rank 0: the W of stage 0, microbatch 0 is missing"),
+        ("0F0 0W0 | 1F0 1B0", 1, "rank 0: the I of stage 0, microbatch 0 is missing"),
+        ("0F0 0F0 0B0 | 1F0 1B0", 1, "rank 0: 0F0 stands 2 times"),
+        ("0F0 0B0 0B0 0B0 | 1F0 1B0", 1, "rank 0: 0B0 stands 3 times"),
+        ("0F0 0B0 0W0 | 1F0 1B0", 1, "rank 0: 0B0 is a full backward, but an I or W"),
+        ("0F0 0B0 1F0 | 1B0", 1, "rank 0: 1F0 stands on the wrong rank: the loop placement puts its stage on rank 1"),
+        ("0F0 0B0 2F0 | 1F0 1B0", 1, "rank 0: 2F0 names a stage that is not there: the placement has 2"),
+        ("0F0 0B0 | 1F0 1B0 1F1", 1, "rank 1: 1F1 names a microbatch that is not there: the step has 1"),
+        ("0F0 0B0 | 1F0 d1:1B0", 1, "rank 1: d1:1B0 names a pipe that is not there: the placement has 1"),
+        ("0F0 0SEND_F0 0B0 | 1F0 1B0", 1, "rank 0: 0SEND_F0 is no F, B, I or W"),
+        ("0F0 0B0 |", 1, "rank 1: the F of stage 1, microbatch 0 is missing"),
+        ("0F0 0B0 | 1F0 1B0", 1000, "rank 0: the F of stage 0, microbatch 1 is missing"),
+    ],
+)
+def test_what_is_wrong_is_named(rows: str, microbatches: int, words: str) -> None:
+    with pytest.raises(ScheduleError, match=words):
+        of(rows, microbatches=microbatches).validate()
+
+
+def test_microbatches_of_another_pipe_are_refused() -> None:
+    placement = Placement(2, ((0, 1), (1, 0)))
+    with pytest.raises(ScheduleError, match="rank 0: 0F1 names a microbatch of another pipe"):
+        of("0F1 0B1 d1:1F0 d1:1B0 | d1:0F0 1F1 1B1 d1:0B0", placement=placement, microbatches=2).validate()
+    with pytest.raises(ScheduleError, match="3 microbatches cannot be shared by 2 pipes"):
+        of("0F0 | 1F0", placement=placement, microbatches=3).validate()
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ("0B0 0F0 | 1F0 1B0", "rank 0 at 0B0 waits for 0F0; rank 1 at 1F0 waits for 0F0"),
+        ("0F0 0B0 0F1 0B1 | 1F0 1F1 1B0 1B1", "rank 0 at 0B0 waits for 1B0; rank 1 at 1F1 waits for 0F1"),
+        ("0F0 0F1 0W0 0I0 0B1 | 1F0 1B0 1F1 1B1", "rank 0 at 0W0 waits for 0I0"),
+    ],
+)
+def test_deadlock_names_who_waits_for_what(rows: str, words: str) -> None:
+    microbatches = 2 if "F1" in rows else 1
+    with pytest.raises(DeadlockError, match=words):
+        of(rows, microbatches=microbatches).validate()
+
+
+@pytest.mark.parametrize("microbatches", [0, -3, MAX_MICROBATCH + 1])
+def test_microbatches_out_of_range(microbatches: int) -> None:
+    with pytest.raises(ScheduleError, match="microbatches"):
+        Schedule.from_orders("test", Placement.loop(1), microbatches, [RankOrder()])
+
+
+def test_one_list_a_rank() -> None:
+    with pytest.raises(ScheduleError, match="1 lists of actions for 2 ranks"):
+        Schedule.from_orders("test", Placement.loop(2), 1, [RankOrder()])
+
+
+@given(sizes(), st.data())
+def test_a_lost_action_is_noticed(size: tuple[str, int, int], data: st.DataObject) -> None:
+    schedule = build(*size)
+    lists = [list(schedule.actions(rank)) for rank in range(schedule.ranks)]
+    rank = data.draw(st.integers(0, schedule.ranks - 1))
+    gone = lists[rank].pop(data.draw(st.integers(0, len(lists[rank]) - 1)))
+    broken = Schedule.from_actions("broken", schedule.placement, schedule.microbatches, lists)
+    assert not broken.same_order(schedule)
+    with pytest.raises(ScheduleError, match=f"rank {rank}: .* is missing"):
+        broken.validate()
+    lists[rank].append(gone)
+    lists[rank].append(gone)
+    with pytest.raises(ScheduleError, match="stands 2 times"):
+        Schedule.from_actions("broken", schedule.placement, schedule.microbatches, lists).validate()
