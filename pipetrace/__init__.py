@@ -15,8 +15,7 @@ from pipetrace.schedule import RankOrder, Schedule
 from pipetrace.schedules import build
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Lane, Tile, Timeline
-
-__version__ = "0.1.0"
+from pipetrace.version import __version__
 
 __all__ = [
     "Action",

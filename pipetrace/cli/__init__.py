@@ -10,6 +10,7 @@ import typer
 from pipetrace.cli import diff, gen, list_, open_, read, run, show
 from pipetrace.cli.console import fail
 from pipetrace.errors import PipetraceError
+from pipetrace.version import __version__
 
 app = typer.Typer(
     name="pipetrace",
@@ -37,8 +38,6 @@ def version(
     show_version: bool = typer.Option(False, "--version", help="Print the version and end.", is_eager=True),
 ) -> None:
     if show_version:
-        from pipetrace import __version__
-
         typer.echo(__version__)
         raise typer.Exit
 

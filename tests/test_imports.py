@@ -1,0 +1,93 @@
+"""What is loaded when: the command line must start fast."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "pipetrace"
+HEAVY = ("torch", "plotly", "google.protobuf", "perfetto", "msgspec")
+
+
+def loaded_by(code: str) -> set[str]:
+    """The heavy modules that are loaded after `code` ran in a fresh interpreter."""
+    script = f"import sys\ntry:\n    {code}\nexcept SystemExit:\n    pass\nprint('LOADED', *sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    modules = set(ran.stdout.rpartition("LOADED")[2].split())
+    return {heavy for heavy in HEAVY if heavy in modules}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["list"],
+        ["gen", "--help"],
+        ["run", "--help"],
+        ["gen", "zb-h1", "--json"],
+        ["show", "zb-h1"],
+    ],
+)
+def test_light_commands(arguments: list[str]) -> None:
+    assert loaded_by(f"sys.argv[1:] = {arguments!r}; from pipetrace.cli import main; main()") == set()
+
+
+def test_import_is_light() -> None:
+    assert loaded_by("import pipetrace") == set()
+
+
+def test_executor_loads_torch_only_when_it_runs() -> None:
+    assert "torch" not in loaded_by("import pipetrace.execute")
+
+
+LAYERS = {
+    # What each part may import; the arrows of the design.
+    "errors": set(),
+    "version": set(),
+    "action": {"errors"},
+    "placement": {"errors"},
+    "links": {"action", "errors"},
+    "validation": {"action", "errors", "placement"},
+    "schedule": {"action", "errors", "links", "placement", "validation"},
+    "costs": {"action", "errors", "schedule"},
+    "timeline": {"action", "errors"},
+    "schedules": {"errors", "placement", "schedule"},
+    "simulate": {"action", "costs", "errors", "links", "schedule", "timeline"},
+    "metrics": {"action", "errors", "schedule", "timeline"},
+    "fit": {"action", "costs", "errors", "timeline"},
+}
+CORE = set(LAYERS)
+LAYERS["diff"] = CORE
+LAYERS["trace"] = CORE
+LAYERS["diff_run"] = CORE | {"diff", "trace"}
+LAYERS["execute"] = CORE | {"trace"}
+LAYERS["report"] = CORE | {"diff", "diff_run", "trace"}
+LAYERS["cli"] = CORE | {"diff", "diff_run", "trace", "execute", "report"}
+LAYERS["__init__"] = CORE
+LAYERS["__main__"] = {"cli"}
+
+
+@pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_imports_point_one_way(file: Path) -> None:
+    part = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    imported = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            assert node.module is not None
+            names = [node.module] if node.module != "pipetrace" else [f"pipetrace.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name == "pipetrace" or name.startswith("pipetrace."):
+                inner = name.split(".")[1] if "." in name else "__init__"
+                known = (PACKAGE / inner).exists() or (PACKAGE / f"{inner}.py").exists()
+                imported.add(inner if known else "__init__")
+    assert imported - {part} <= LAYERS[part]
