@@ -1,0 +1,176 @@
+"""The tile chart: time across, ranks down, several timelines above each other on one time axis.
+
+There are three ways to draw it, for there is none that serves both eighty tiles and a million. `mode_for` is the one
+place that chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipetrace.report.bars import MARGINS, add_bars
+from pipetrace.report.colours import WHITE
+from pipetrace.report.heatmap import add_heatmap
+from pipetrace.report.lines import add_lines
+from pipetrace.report.marks import FloatArray, Marks, lanes_of, marks_of
+from pipetrace.report.units import TimeUnit, unit_for
+from pipetrace.timeline import Timeline
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+
+class Mode(Enum):
+    """How a chart is drawn; the value says it to the reader."""
+
+    BARS = "one bar a tile"
+    LINES = "WebGL lines, one a tile; point at a tile's middle for its figures"
+    HEATMAP = "busy fraction in bins of time, too many tiles to draw each"
+
+
+MOST_BARS, MOST_LINES = 5_000, 150_000
+
+FONT = "system-ui, Liberation Sans, Arial, sans-serif"
+INK, PLOT, GRID = "#1b1f24", "#f3f4f6", "#d8dbe0"
+LEGEND = {"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom", "itemsizing": "constant"}
+_TOP, _BOTTOM, _BETWEEN = 40, 48, 40  # px: legend above, time axis below, title of a panel
+
+
+def mode_for(tiles: int) -> Mode:
+    """The way to draw that many tiles."""
+    if tiles <= MOST_BARS:
+        return Mode.BARS
+    return Mode.LINES if tiles <= MOST_LINES else Mode.HEATMAP
+
+
+def row_pixels(ranks: int) -> int:
+    """Height of a rank's row in px: fewer where there are many ranks, so that they fit on a screen or two."""
+    return max(8, min(34, 1100 // max(ranks, 1)))
+
+
+def tile_figure(
+    timelines: Sequence[tuple[str, Timeline]],
+    *,
+    slips: Sequence[FloatArray | None] | None = None,
+    mode: Mode | None = None,
+) -> Figure:
+    """The tile chart of one or several timelines on a shared time axis, each from its own first action.
+
+    Args:
+        timelines: Title and timeline of each panel, from the top. The first replica is drawn.
+        slips: For each timeline the slip of each of its tiles in ns, NaN where it has none, for the hover text.
+        mode: How to draw; chosen by the number of tiles when None.
+    """
+    import plotly.graph_objects as go
+
+    lanes = lanes_of([timeline for _, timeline in timelines])
+    if mode is None:
+        mode = mode_for(sum(len(timeline) for _, timeline in timelines))
+    span = max((timeline.makespan for _, timeline in timelines), default=0)
+    unit = unit_for(span)
+    heights = [timeline.ranks * row_pixels(timeline.ranks) for _, timeline in timelines]
+    plot = sum(heights) + _BETWEEN * (len(timelines) - 1)
+    figure = go.Figure()
+    figure.update_layout(_layout(timelines, plot, max(span, *map(_last, (t for _, t in timelines))) / unit.ns, unit))
+    top = plot
+    shown: set[str] = set()
+    for index, ((title, timeline), height) in enumerate(zip(timelines, heights, strict=True)):
+        suffix = "" if index == 0 else str(index + 1)
+        domain = [max(0.0, (top - height) / plot), top / plot]
+        figure.update_layout({f"yaxis{suffix}": _rank_axis(timeline.ranks, domain)})
+        _add_title(figure, title, domain[1])
+        if mode is Mode.HEATMAP:
+            add_heatmap(figure, timeline, unit, f"y{suffix}", span)
+        else:
+            marks = marks_of(timeline, lanes)
+            slip = None if slips is None else slips[index]
+            draw = add_bars if mode is Mode.BARS else add_lines
+            draw(figure, marks, unit, f"y{suffix}", _hover(marks, slip, unit.ns, unit.name), shown, height)
+        top -= height + _BETWEEN
+    if mode is Mode.LINES:
+        # Further away than half a row would be another rank's tile.
+        figure.update_layout(hoverdistance=max(3, row_pixels(max(t.ranks for _, t in timelines)) // 2 - 1))
+    return figure
+
+
+def _layout(timelines: Sequence[tuple[str, Timeline]], plot: int, reach: float, unit: TimeUnit) -> dict[str, object]:
+    reach = reach or 1.0
+    return {
+        "template": "none",
+        "barmode": "overlay",
+        "bargap": 0,
+        "height": plot + _TOP + _BOTTOM,
+        "margin": {**MARGINS, "t": _TOP, "b": _BOTTOM},
+        "paper_bgcolor": WHITE,
+        "plot_bgcolor": PLOT,
+        "font": {"family": FONT, "size": 12, "color": INK},
+        "hovermode": "closest",
+        "hoverlabel": {"align": "left"},
+        "dragmode": "zoom",
+        # The page links charts that have this.
+        "meta": {"time": True},
+        "legend": LEGEND,
+        "xaxis": time_axis(reach, unit) | {"anchor": f"y{'' if len(timelines) < 2 else len(timelines)}"},
+    }
+
+
+def time_axis(reach: float, unit: TimeUnit) -> dict[str, object]:
+    """A time axis from 0 to `reach` of the unit."""
+    return {
+        "title": {"text": f"time ({unit.name})", "standoff": 6},
+        "range": [-0.005 * reach, 1.005 * reach],
+        "gridcolor": GRID,
+        "zeroline": False,
+        "tickformat": ",.12~g",
+    }
+
+
+def _add_title(figure: Figure, title: str, top: float) -> None:
+    figure.add_annotation(
+        text=title,
+        xref="paper",
+        yref="paper",
+        x=0,
+        y=top,
+        xanchor="left",
+        yanchor="bottom",
+        yshift=3,
+        showarrow=False,
+        font={"size": 13, "weight": 600},
+    )
+
+
+def _rank_axis(ranks: int, domain: list[float]) -> dict[str, object]:
+    # Every rank is named as long as the names have room.
+    step = max(1, -(-14 // row_pixels(ranks)))
+    named = list(range(0, ranks, step))
+    return {
+        "domain": domain,
+        "range": [ranks - 0.5, -0.5],
+        "tickvals": named,
+        "ticktext": [f"rank {rank}" for rank in named],
+        "showgrid": False,
+        "zeroline": False,
+        "fixedrange": True,
+        "ticks": "",
+    }
+
+
+def _last(timeline: Timeline) -> int:
+    return int(timeline.end.max()) - timeline.span[0] if len(timeline) else 0
+
+
+def _hover(marks: Marks, slip: FloatArray | None, ns: int, name: str) -> list[str]:
+    texts = marks.texts()
+    if slip is None:
+        return texts
+    values = (slip[marks.row] / ns).tolist()
+    known = np.isfinite(slip[marks.row]).tolist()
+    return [
+        f"{text}</b><br>slip {value:+,.3f} {name}<b>" if is_known else text
+        for text, value, is_known in zip(texts, values, known, strict=True)
+    ]

@@ -1,0 +1,72 @@
+"""A timeline as a heatmap of how busy each rank was, for when there are more tiles than pixels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipetrace.report.marks import FloatArray
+from pipetrace.report.units import TimeUnit
+from pipetrace.timeline import Timeline
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+BINS = 2_000
+
+
+def busy_fraction(timeline: Timeline, span: int, bins: int = BINS, replica: int = 0) -> FloatArray:
+    """The share of each bin of time that each rank's F, B, I and W cover; shape (ranks, bins).
+
+    Args:
+        timeline: Whose tiles.
+        span: ns from the first action to the end of the last bin.
+        bins: How many of equal width.
+        replica: Which replica.
+    """
+    edges = timeline.span[0] + np.linspace(0.0, max(span, 1), bins + 1)
+    fraction = np.zeros((timeline.ranks, bins))
+    compute = timeline.is_compute & (timeline.replica == replica)
+    for rank in range(timeline.ranks):
+        mine = compute & (timeline.rank == rank)
+        start, end = timeline.start[mine], timeline.end[mine]
+        if not start.size:
+            continue
+        # Busy time up to t is linear between the corners (start, before) and (end, after); what overlaps counts once.
+        reached = np.maximum.accumulate(end)
+        start = np.maximum(start, np.concatenate([start[:1], reached[:-1]]))
+        end = np.maximum(end, start)
+        after = np.cumsum(end - start)
+        corners = np.column_stack([start, end]).ravel()
+        covered = np.column_stack([after - (end - start), after]).ravel()
+        fraction[rank] = np.diff(np.interp(edges, corners, covered)) / np.diff(edges)
+    return fraction
+
+
+def add_heatmap(figure: Figure, timeline: Timeline, unit: TimeUnit, yaxis: str, span: int) -> None:
+    """Adds one timeline, its bins reaching to `span` ns."""
+    import plotly.graph_objects as go
+
+    width = max(span, 1) / BINS / unit.ns
+    figure.add_trace(
+        go.Heatmap(
+            z=np.round(busy_fraction(timeline, span), 3),
+            x0=width / 2,
+            dx=width,
+            y0=0,
+            dy=1,
+            yaxis=yaxis,
+            coloraxis="coloraxis",
+            hovertemplate=f"rank %{{y}}<br>%{{x:,.3~f}} {unit.name}<br>busy %{{z:.1%}}<extra></extra>",
+        )
+    )
+    figure.update_layout(
+        coloraxis={
+            # Okabe and Ito's blue, from idle to busy: it reads by lightness alone, in light and dark.
+            "colorscale": [[0, "#f5f0e1"], [0.5, "#6aa6cf"], [1, "#003f66"]],
+            "cmin": 0,
+            "cmax": 1,
+            "colorbar": {"title": {"text": "busy"}, "tickformat": ".0%", "thickness": 12, "outlinewidth": 0},
+        }
+    )

@@ -1,0 +1,152 @@
+"""What a chart draws for a timeline, whichever way it draws: rectangles with their labels and hover texts.
+
+Rank r stands around y = r, its lanes below each other inside one unit. An overlapped pair is two rectangles of half
+the height, so that each microbatch stands in the colour of its half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from pipetrace.action import NO_ACTION, BoolArray, IntArray, code_microbatch, code_stage, code_text
+from pipetrace.report.colours import Group, groups_of, takes_alternate
+from pipetrace.timeline import UNKNOWN, Lane, Timeline
+
+FloatArray = npt.NDArray[np.float64]
+
+# How tall the lanes are against each other; those without a tile take no room.
+_LANE_SHARE = {Lane.COMPUTE: 6.0, Lane.ALL_TO_ALL: 4.0, Lane.SEND: 1.2, Lane.RECV: 1.2}
+_ROW = 0.86
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Marks:
+    """The rectangles of one timeline, in columns of shape (n,).
+
+    Args:
+        group: A `Group` each.
+        alternate: Which take the alternate shade.
+        y, height: Middle and height, in ranks, y growing downwards.
+        start, end: ns from the first action.
+        code: The action; of a pair the half that is drawn. For a wait the receive that is waited for.
+        partner: The backward half of the pair that a mark belongs to; `NO_ACTION` elsewhere.
+        forward: The forward half of it, likewise.
+        row: Row of the timeline.
+    """
+
+    group: IntArray
+    alternate: BoolArray
+    y: FloatArray
+    height: FloatArray
+    start: IntArray
+    end: IntArray
+    code: IntArray
+    partner: IntArray
+    forward: IntArray
+    row: IntArray
+
+    def __len__(self) -> int:
+        return self.code.size
+
+    def pick(self, which: BoolArray | IntArray) -> Marks:
+        """Some of them."""
+        return Marks(**{f.name: getattr(self, f.name)[which] for f in fields(self)})
+
+    @property
+    def stage(self) -> IntArray:
+        """Stage of each."""
+        return code_stage(self.code)
+
+    @property
+    def microbatch(self) -> IntArray:
+        """Microbatch of each; -1 where there is none."""
+        return code_microbatch(self.code)
+
+    def labels(self) -> list[str]:
+        """What is written on each: the microbatch."""
+        return ["" if microbatch < 0 else str(microbatch) for microbatch in self.microbatch.tolist()]
+
+    def texts(self) -> list[str]:
+        """The text of each action, of a pair the whole pair's."""
+        waits = (self.group == Group.WAIT).tolist()
+        rows = zip(self.code.tolist(), self.forward.tolist(), self.partner.tolist(), waits, strict=True)
+        return [
+            ("waits for " if wait else "") + (code_text(forward, partner) if partner != NO_ACTION else code_text(code))
+            for code, forward, partner, wait in rows
+        ]
+
+
+def lanes_of(timelines: Sequence[Timeline]) -> list[Lane]:
+    """The lanes that hold something in any of the timelines, in order."""
+    used = {int(lane) for timeline in timelines for lane in np.unique(timeline.lane).tolist()} | {int(Lane.COMPUTE)}
+    return [lane for lane in Lane if int(lane) in used]
+
+
+def lane_rows(lanes: Sequence[Lane]) -> dict[Lane, tuple[float, float]]:
+    """Middle and height of each lane against its rank's y; the lanes fill 86 % of the pitch."""
+    total = sum(_LANE_SHARE[lane] for lane in lanes)
+    rows, top = {}, -_ROW / 2
+    for lane in lanes:
+        height = _ROW * _LANE_SHARE[lane] / total
+        rows[lane] = (top + height / 2, height * (0.96 if len(lanes) > 1 else 1.0))
+        top += height
+    return rows
+
+
+def marks_of(timeline: Timeline, lanes: Sequence[Lane], replica: int = 0) -> Marks:
+    """The marks of one replica's tiles and waits, times counted from its first F, B, I or W.
+
+    Args:
+        timeline: What to draw.
+        lanes: The lanes that have a row; see `lanes_of`.
+        replica: Which replica.
+    """
+    zero = timeline.span[0]
+    rows = lane_rows(lanes)
+    middle = np.array([rows.get(lane, (0.0, 0.0))[0] for lane in Lane])
+    tall = np.array([rows.get(lane, (0.0, 0.0))[1] for lane in Lane])
+    mine = np.flatnonzero(timeline.replica == replica)
+    lane, rank, code, partner = (getattr(timeline, name)[mine] for name in ("lane", "rank", "code", "partner"))
+    paired = partner != NO_ACTION
+    y, height = rank + middle[lane], np.where(paired, tall[lane] / 2, tall[lane])
+    forward_y = np.where(paired, y - height / 2, y)
+    waits = (lane == Lane.RECV) & (timeline.waited[mine] != UNKNOWN)
+    waits[waits] = timeline.waited[mine][waits] < timeline.end[mine][waits]
+
+    def columns(rows_: BoolArray | IntArray, **other: npt.NDArray[np.float64] | IntArray | BoolArray) -> Marks:
+        picked = {
+            "group": groups_of(code)[rows_],
+            "alternate": takes_alternate(code)[rows_],
+            "y": forward_y[rows_],
+            "height": height[rows_],
+            "start": timeline.start[mine][rows_] - zero,
+            "end": timeline.end[mine][rows_] - zero,
+            "code": code[rows_],
+            "partner": partner[rows_],
+            "forward": np.where(paired, code, NO_ACTION)[rows_],
+            "row": mine[rows_],
+        }
+        return Marks(**{**picked, **other})
+
+    everything = np.ones(mine.size, dtype=np.bool_)
+    lower = columns(
+        paired,
+        group=groups_of(partner[paired]),
+        alternate=takes_alternate(partner[paired]),
+        y=(y + height / 2)[paired],
+        code=partner[paired],
+    )
+    n_waits = int(waits.sum())
+    waiting = columns(
+        waits,
+        group=np.full(n_waits, Group.WAIT, dtype=np.int64),
+        y=rank[waits] + middle[Lane.COMPUTE],
+        height=np.full(n_waits, tall[Lane.COMPUTE]),
+        start=timeline.waited[mine][waits] - zero,
+    )
+    parts = [columns(everything), lower, waiting]
+    return Marks(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Marks)})

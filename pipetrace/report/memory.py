@@ -1,0 +1,127 @@
+"""Activations in flight over time, rank by rank, for both conventions of when one is freed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind
+from pipetrace.report.bars import MARGINS
+from pipetrace.report.colours import HUES, WHITE, Group
+from pipetrace.report.figure import FONT, INK, LEGEND, PLOT, time_axis
+from pipetrace.report.units import unit_for
+from pipetrace.timeline import Timeline
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+_MOST_STEPS = 4_000  # corners of a rank's curve; more are not seen and make the page heavy
+
+
+def steps(timeline: Timeline, rank: int, release: Kind, replica: int = 0) -> tuple[IntArray, IntArray]:
+    """Activations held on a rank over time: from F's start to the end of what frees them.
+
+    Args:
+        timeline: Ideal or measured.
+        rank: Which rank.
+        release: `Kind.I` or `Kind.W`; a B frees at its end in both.
+        replica: Which replica.
+
+    Returns:
+        Times in ns from the first action, and the chunks held from each of them on.
+    """
+    mine = timeline.is_compute & (timeline.rank == rank) & (timeline.replica == replica)
+    code, partner = timeline.code[mine], timeline.partner[mine]
+    backward = code_kind(np.where(partner != NO_ACTION, partner, code))
+    takes, frees = code_kind(code) == Kind.F, (backward == Kind.B) | (backward == release)
+    time = np.concatenate([timeline.start[mine][takes], timeline.end[mine][frees]]) - timeline.span[0]
+    change = np.concatenate([np.ones(takes.sum(), dtype=np.int64), np.full(frees.sum(), -1, dtype=np.int64)])
+    # At one instant what ends is freed before what starts is taken.
+    order = np.lexsort((change, time))
+    time, held = time[order], np.cumsum(change[order])
+    # What is freed and taken anew at one instant is no dip.
+    last = np.flatnonzero(np.diff(time, append=np.iinfo(np.int64).max))
+    return time[last], held[last]
+
+
+def memory_figure(timeline: Timeline) -> Figure:
+    """A curve a rank, all on one scale and on the tile chart's time axis."""
+    import plotly.graph_objects as go
+
+    unit, span = unit_for(timeline.makespan), timeline.makespan
+    curves = {
+        release: [_thin(*steps(timeline, rank, release), span) for rank in range(timeline.ranks)]
+        for release in (Kind.I, Kind.W)
+    }
+    most = max((int(held.max(initial=0)) for ranks in curves.values() for _, held in ranks), default=0) or 1
+    figure = go.Figure()
+    height = max(14, min(44, 700 // max(timeline.ranks, 1)))
+    drawn = [(Kind.W, HUES[Group.W].alternate, "freed at W"), (Kind.I, HUES[Group.I].base, "freed at I")]
+    if not np.isin(code_kind(timeline.code), (Kind.I, Kind.W)).any():
+        drawn = [(Kind.W, HUES[Group.B].base, "freed at B")]
+    for release, colour, name in drawn:
+        for rank, (time, held) in enumerate(curves[release]):
+            floor = rank + 0.46
+            x = np.concatenate([[0], time, [span]]) / unit.ns
+            y = floor - 0.9 * np.concatenate([[0], held, [0]]) / most
+            # The corners are written out: a fill goes to a trace of two points, which needs no shape of its own.
+            figure.add_trace(
+                go.Scatter(
+                    x=np.concatenate([[0.0, span / unit.ns], x[::-1], [0.0]]),
+                    y=np.concatenate([[floor, floor], y[::-1], [floor]]),
+                    mode="lines",
+                    line={"color": colour, "width": 0, "shape": "vh"},
+                    fill="toself",
+                    fillcolor=colour,
+                    name=name,
+                    legendgroup=name,
+                    showlegend=rank == 0,
+                    hoverinfo="skip",
+                )
+            )
+            figure.add_trace(
+                go.Scatter(
+                    x=x[1:-1],
+                    y=y[1:-1],
+                    mode="markers",
+                    marker={"size": 5, "opacity": 0, "color": colour},
+                    customdata=held,
+                    hovertemplate=f"rank {rank}, {name}<br>%{{customdata}} chunks from %{{x:,.3~f}} {unit.name}"
+                    "<extra></extra>",
+                    legendgroup=name,
+                    showlegend=False,
+                )
+            )
+    step = max(1, -(-14 // height))
+    named = list(range(0, timeline.ranks, step))
+    figure.update_layout(
+        template="none",
+        height=timeline.ranks * height + 88,
+        margin={**MARGINS, "t": 40, "b": 48},
+        paper_bgcolor=WHITE,
+        plot_bgcolor=PLOT,
+        font={"family": FONT, "size": 12, "color": INK},
+        hovermode="closest",
+        meta={"time": True},
+        legend=LEGEND,
+        xaxis=time_axis((span or 1) / unit.ns, unit),
+        yaxis={
+            "range": [timeline.ranks - 0.5, -0.5],
+            "tickvals": named,
+            "ticktext": [f"rank {rank}" for rank in named],
+            "showgrid": False,
+            "zeroline": False,
+            "fixedrange": True,
+        },
+    )
+    return figure
+
+
+def _thin(time: IntArray, held: IntArray, span: int) -> tuple[IntArray, IntArray]:
+    """The curve's highest point in each of some thousand bins, where it has more corners than that."""
+    if time.size <= _MOST_STEPS or not span:
+        return time, held
+    slot = np.minimum(time * _MOST_STEPS // span, _MOST_STEPS - 1)
+    first = np.flatnonzero(np.diff(slot, prepend=-1))
+    return time[first], np.maximum.reduceat(held, first)

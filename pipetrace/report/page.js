@@ -1,0 +1,172 @@
+"use strict";
+(() => {
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+
+  // The chart takes its colours from the page's, so that there is one list of them.
+  function theme(layout) {
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    const patch = {
+      paper_bgcolor: colour("--page"), plot_bgcolor: colour("--plot"), "font.color": colour("--ink"),
+      "hoverlabel.bgcolor": colour("--panel"), "hoverlabel.font.color": colour("--ink"),
+      "hoverlabel.bordercolor": colour("--soft"),
+      "modebar.bgcolor": "rgba(0,0,0,0)", "modebar.color": colour("--soft"), "modebar.activecolor": colour("--ink"),
+    };
+    for (const key of Object.keys(layout)) {
+      if (/^[xy]axis[0-9]*$/.test(key)) patch[`${key}.gridcolor`] = colour("--grid");
+    }
+    return patch;
+  }
+
+  function set(target, path, value) {
+    const keys = path.split(".");
+    const last = keys.pop();
+    for (const key of keys) target = target[key] ??= {};
+    target[last] = value;
+  }
+
+  const config = { responsive: true, displaylogo: false, scrollZoom: false,
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toggleSpikelines"] };
+  const plots = [];
+  let linking = false;
+
+  // Zooming one chart zooms all that show the same time.
+  function link(plot, change) {
+    if (linking || !plot.layout.meta?.time) return;
+    const reset = change["xaxis.autorange"];
+    const range = change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+    if (!reset && (range[0] === undefined || range[1] === undefined)) return;
+    linking = true;
+    const others = plots.filter((other) => other !== plot && other.layout.meta?.time);
+    const patch = { "xaxis.range": reset ? plot.layout.xaxis.range.slice() : [...range] };
+    Promise.all(others.map((other) => Plotly.relayout(other, patch))).finally(() => { linking = false; });
+  }
+
+  // A label stands where it has room, in the largest size at which nearly all have; as in bars.py.
+  function label(plot) {
+    const axis = plot._fullLayout.xaxis;
+    const perUnit = axis._length / (axis.range[1] - axis.range[0]);
+    if (Math.abs(perUnit - (plot.perUnit ?? 0)) < 1e-9 * perUnit) return;
+    plot.perUnit = perUnit;
+    const traces = [];
+    plot._fullData.forEach((trace, i) => { if (trace.meta?.labels) traces.push([i, trace]); });
+    if (!traces.length) return;
+    const fits = (trace, i, size) => trace.x[i] * perUnit >= size * 0.6 * trace.meta.labels[i].length + 1;
+    let size = 8;
+    for (const wanted of [11, 10, 9, 8]) {
+      let all = 0, fit = 0;
+      for (const [, trace] of traces) {
+        all += trace.x.length;
+        for (let i = 0; i < trace.x.length; i++) fit += fits(trace, i, wanted);
+      }
+      size = wanted;
+      if (fit >= 0.95 * all) break;
+    }
+    Plotly.restyle(plot, {
+      text: traces.map(([, trace]) => trace.meta.labels.map((text, i) => fits(trace, i, size) ? text : "")),
+      "insidetextfont.size": size,
+    }, traces.map(([i]) => i));
+  }
+
+  async function draw() {
+    for (const source of document.querySelectorAll("script[data-figure]")) {
+      const plot = document.getElementById(source.dataset.figure);
+      const figure = JSON.parse(source.textContent);
+      source.remove();
+      for (const [path, value] of Object.entries(theme(figure.layout))) set(figure.layout, path, value);
+      await Plotly.newPlot(plot, figure.data, figure.layout, config);
+      label(plot);
+      plot.on("plotly_afterplot", () => label(plot));
+      plot.on("plotly_relayout", (change) => link(plot, change));
+      plots.push(plot);
+    }
+    document.documentElement.dataset.drawn = String(plots.length);
+  }
+
+  dark.addEventListener("change", () => plots.forEach((plot) => Plotly.relayout(plot, theme(plot.layout))));
+
+  // The table of actions: sorted and filtered as indexes into columns, and only some rows are made.
+  function actions() {
+    const source = document.getElementById("actions-data");
+    if (!source) return;
+    const { columns, unit, decimals } = JSON.parse(source.textContent);
+    source.remove();
+    const section = document.querySelector(".actions");
+    const heads = [...section.querySelectorAll("thead th")];
+    const body = section.querySelector("tbody");
+    const count = section.querySelector("[data-count]");
+    const more = section.querySelector("[data-more]");
+    const inputs = [...section.querySelectorAll("[data-filter]")];
+    const numbers = new Intl.NumberFormat("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+    const signed = new Intl.NumberFormat("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals,
+      signDisplay: "exceptZero" });
+    const step = 200;
+    let limit = step;
+    let sort = { key: "slip", down: true };
+    let rows = [];
+
+    function arrange() {
+      const wanted = Object.fromEntries(inputs.map((input) => [input.dataset.filter, input.value.trim()]));
+      rows = [];
+      for (let i = 0; i < columns.action.length; i++) {
+        if (wanted.rank !== "" && String(columns.rank[i]) !== wanted.rank) continue;
+        if (wanted.kind !== "" && columns.kind[i] !== wanted.kind) continue;
+        if (wanted.text !== "" && !columns.action[i].includes(wanted.text)) continue;
+        rows.push(i);
+      }
+      const values = columns[sort.key];
+      const sign = sort.down ? -1 : 1;
+      const compare = sort.key === "action"
+        ? (a, b) => sign * values[a].localeCompare(values[b], "en", { numeric: true })
+        : (a, b) => sign * (values[a] - values[b]);
+      rows.sort((a, b) => compare(a, b) || a - b);
+      for (const head of heads) {
+        if (head.dataset.key === sort.key) head.setAttribute("aria-sort", sort.down ? "descending" : "ascending");
+        else head.removeAttribute("aria-sort");
+      }
+    }
+
+    function cell(row, tag, text) {
+      const made = document.createElement(tag);
+      made.textContent = text;
+      if (tag === "th") made.scope = "row";
+      row.append(made);
+    }
+
+    function show() {
+      const made = document.createDocumentFragment();
+      for (const i of rows.slice(0, limit)) {
+        const row = document.createElement("tr");
+        for (const head of heads) {
+          const key = head.dataset.key;
+          const value = columns[key][i];
+          if (key === "action") cell(row, "th", value);
+          else if (key === "rank") cell(row, "td", String(value));
+          else cell(row, "td", (key === "slip" ? signed : numbers).format(value / unit));
+        }
+        made.append(row);
+      }
+      body.replaceChildren(made);
+      const shown = Math.min(limit, rows.length);
+      count.textContent = `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")} actions shown`;
+      more.hidden = shown === rows.length;
+    }
+
+    const again = () => { arrange(); show(); };
+    for (const head of heads) {
+      head.querySelector("button").addEventListener("click", () => {
+        const key = head.dataset.key;
+        const down = sort.key === key ? !sort.down : !["action", "rank", "ideal_start", "measured_start"].includes(key);
+        sort = { key, down };
+        limit = step;
+        again();
+      });
+    }
+    for (const input of inputs) input.addEventListener("input", () => { limit = step; again(); });
+    more.addEventListener("click", () => { limit += 5 * step; show(); });
+    again();
+  }
+
+  actions();
+  draw();
+})();
