@@ -44,6 +44,20 @@ class Placement:
         """Stage s on rank s mod p: one chunk a rank for 1F1B, `chunks` for interleaved schedules."""
         return cls(ranks, (tuple(range(ranks)) * chunks,), "loop")
 
+    @classmethod
+    def v(cls, ranks: int) -> Placement:
+        """Two chunks a rank: stages 0 … p-1 down the ranks, p … 2p-1 back up."""
+        return cls(ranks, ((*range(ranks), *reversed(range(ranks))),), "v")
+
+    @classmethod
+    def mirrored(cls, ranks: int, pipes: int = 2) -> Placement:
+        """Pipes in pairs, one down the ranks and one up; pair i of f begins i p/f ranks further."""
+        table = []
+        for pair in range(pipes // 2):
+            down = tuple((stage + pair * 2 * ranks // pipes) % ranks for stage in range(ranks))
+            table += [down, down[::-1]]
+        return cls(ranks, tuple(table), "mirrored")
+
     @property
     def pipes(self) -> int:
         """Directions; each pipe is a replica of all stages."""

@@ -66,6 +66,12 @@ class RankOrder:
     def __len__(self) -> int:
         return len(self._codes)
 
+    def actions(self) -> Iterator[Action | Pair]:
+        """What was appended, in order."""
+        for position, code in enumerate(self._codes):
+            action, backward = Action.from_code(code), self._partners.get(position)
+            yield action if backward is None else Pair(action, Action.from_code(backward))
+
     def columns(self) -> tuple[IntArray, IntArray]:
         """Codes, and partners (`NO_ACTION` where an entry is no pair)."""
         code = np.array(self._codes, dtype=np.int64)

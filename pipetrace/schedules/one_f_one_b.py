@@ -1,4 +1,4 @@
-"""1F1B, also called PipeDream-Flush (Narayanan et al. 2021, arXiv:2006.09503).
+"""1F1B, also called PipeDream-Flush (Narayanan et al. 2020, arXiv:2006.09503).
 
 A rank holds at most as many activations as there are ranks from it to the last, whatever m is.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pipetrace.placement import Placement
 from pipetrace.schedule import RankOrder, Schedule
+from pipetrace.schedules.spec import ScheduleSpec
 
 
 def build(ranks: int, microbatches: int) -> Schedule:
@@ -28,3 +29,6 @@ def build(ranks: int, microbatches: int) -> Schedule:
             order.B(stage, i)
         orders.append(order)
     return Schedule.from_orders("1f1b", Placement.loop(p), m, orders)
+
+
+SPEC = ScheduleSpec("1f1b", build, "loop", "any p, m", "PipeDream-Flush: Narayanan et al. 2020, arXiv:2006.09503")

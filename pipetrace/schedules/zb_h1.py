@@ -8,16 +8,36 @@ from __future__ import annotations
 
 from pipetrace.placement import Placement
 from pipetrace.schedule import RankOrder, Schedule
+from pipetrace.schedules.spec import ScheduleSpec, require
+
+_PAPER = "Zero Bubble: Qi et al. 2023, arXiv:2401.10241"
 
 
 def build(ranks: int, microbatches: int) -> Schedule:
-    """ZB-H1; rank = stage."""
+    """ZB-H1; rank = stage. p >= 2."""
+    return handcrafted("zb-h1", ranks, microbatches, ahead=1)
+
+
+def handcrafted(name: str, ranks: int, microbatches: int, *, ahead: int) -> Schedule:
+    """The paper's handcrafted schedules, which differ in how far the forwards run ahead.
+
+    Args:
+        name: Of the schedule.
+        ranks: p, at least 2.
+        microbatches: m.
+        ahead: Forwards ahead of a rank's first I for each rank behind it: 1 for H1, 2 for H2.
+    """
     p, m = ranks, microbatches
+    require(
+        p >= 2,
+        f"{name} needs at least 2 ranks, not {p}: on one rank there is no bubble for weight gradients to fill",
+        "1f1b does the same work on one rank",
+    )
     orders = []
     for stage in range(p):
         order = RankOrder()
-        input_lag = p - 1 - stage  # as in 1F1B: the ranks behind this one
-        weight_lag = p - 1  # the same on every rank, so that all hold p activations
+        input_lag = min(ahead * (p - 1 - stage), m)
+        weight_lag = min(ahead * (p - 1), m)  # the same on every rank, so that all hold as many activations
         # Warm-up while only F is in range, steady while all three are, drain when F has run out.
         for i in range(m + weight_lag):
             if i < m:
@@ -27,4 +47,7 @@ def build(ranks: int, microbatches: int) -> Schedule:
             if 0 <= i - weight_lag < m:
                 order.W(stage, i - weight_lag)
         orders.append(order)
-    return Schedule.from_orders("zb-h1", Placement.loop(p), m, orders)
+    return Schedule.from_orders(name, Placement.loop(p), m, orders)
+
+
+SPEC = ScheduleSpec("zb-h1", build, "loop", "p >= 2; any m", _PAPER)
