@@ -23,12 +23,13 @@ def build(ranks: int, microbatches: int, *, chunks: int = 2, group: int | None =
             virtual stage): in p ... m, and m mod group is 0 or at least p. The least such when None.
     """
     p, m, v = ranks, microbatches, chunks
-    forwards, backwards = virtual_order(p, m, v, group_size("interleaved", p, m, group))
+    group = group_size("interleaved", p, m, group)
+    forwards, backwards = virtual_order(m, v, group)
     total = m * v
     orders = []
     for rank in range(p):
         order = RankOrder()
-        ahead = min(warmup(p, v, group_size("interleaved", p, m, group), rank), total)
+        ahead = min(warmup(p, v, group, rank), total)
         # Warm-up: the first chunks of the first group, and two for each rank behind, there and back.
         for chunk, i in forwards[:ahead]:
             order.F(chunk * p + rank, i)
@@ -48,7 +49,7 @@ def warmup(p: int, v: int, group: int, rank: int) -> int:
     return (v - 1) * group + 2 * (p - 1 - rank)
 
 
-def virtual_order(p: int, m: int, v: int, group: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+def virtual_order(m: int, v: int, group: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """(chunk of the rank, microbatch) of all forwards and of all backwards, in the order that every rank follows."""
     require(v >= 1, f"{v} chunks a rank", "give at least 1 (-v)")
     forwards, backwards = [], []

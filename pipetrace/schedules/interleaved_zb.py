@@ -24,7 +24,7 @@ def build(ranks: int, microbatches: int, *, chunks: int = 2, group: int | None =
     """
     p, m, v = ranks, microbatches, chunks
     group = group_size("interleaved-zb", p, m, group)
-    forwards, backwards = virtual_order(p, m, v, group)
+    forwards, backwards = virtual_order(m, v, group)
     total = m * v
     orders = []
     for rank in range(p):
