@@ -94,16 +94,20 @@ def fitting(marks: Marks, pixels: float) -> tuple[int, npt.NDArray[np.object_]]:
         marks: What is labelled.
         pixels: px a ns.
     """
-    width = (marks.end - marks.start) * pixels
-    length = np.char.str_len(labels := np.array(marks.labels(), dtype=np.str_)) if len(marks) else np.zeros(0)
-    bare = ~np.isin(marks.group, LABELLED)
-    fits = bare
+    labels = np.array(marks.labels(), dtype=np.str_)
+    width, length = (marks.end - marks.start) * pixels, np.char.str_len(labels)
+    fits = labelled = np.isin(marks.group, LABELLED)
     size = SIZES[-1]
     for size in SIZES:
-        fits = (width >= size * CHARACTER * length + 1) | bare
-        if fits.mean() >= 0.95:
+        fits = labelled & (width >= size * CHARACTER * length + 1)
+        if fits.sum() >= 0.95 * labelled.sum():
             break
-    return size, np.where(fits & ~bare, labels, "").astype(object) if len(marks) else np.zeros(0, dtype=object)
+    for group in LABELLED:
+        # A few labels of a kind, where most have no room, look as if they meant something.
+        mine = marks.group == group
+        if 2 * fits[mine].sum() < mine.sum():
+            fits &= ~mine
+    return size, np.where(fits, labels, "").astype(object)
 
 
 def legend_of(group: Group, shown: set[str], *, marker_only: bool = False) -> dict[str, Any]:

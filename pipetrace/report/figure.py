@@ -36,8 +36,19 @@ MOST_BARS, MOST_LINES = 5_000, 150_000
 
 FONT = "system-ui, Liberation Sans, Arial, sans-serif"
 INK, PLOT, GRID = "#1b1f24", "#f3f4f6", "#d8dbe0"
-LEGEND = {"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom", "itemsizing": "constant"}
-_TOP, _BOTTOM, _BETWEEN = 40, 48, 40  # px: legend above, time axis below, title of a panel
+LEGEND = {
+    "orientation": "h",
+    "itemsizing": "constant",
+    "x": 0,
+    "xanchor": "left",
+    "yref": "container",
+    "y": 1,
+    "yanchor": "top",
+    "tracegroupgap": 4,
+}
+"""Above everything: titles and the tool bar would collide with one that shares their line."""
+
+_TOP, _BOTTOM, _BETWEEN = 58, 48, 40  # px: legend above, time axis below, title of a panel
 
 
 def mode_for(tiles: int) -> Mode:

@@ -25,22 +25,32 @@ def busy_fraction(timeline: Timeline, span: int, bins: int = BINS, replica: int 
         bins: How many of equal width.
         replica: Which replica.
     """
-    edges = timeline.span[0] + np.linspace(0.0, max(span, 1), bins + 1)
-    fraction = np.zeros((timeline.ranks, bins))
-    compute = timeline.is_compute & (timeline.replica == replica)
-    for rank in range(timeline.ranks):
-        mine = compute & (timeline.rank == rank)
-        start, end = timeline.start[mine], timeline.end[mine]
-        if not start.size:
-            continue
-        # Busy time up to t is linear between the corners (start, before) and (end, after); what overlaps counts once.
-        reached = np.maximum.accumulate(end)
-        start = np.maximum(start, np.concatenate([start[:1], reached[:-1]]))
-        end = np.maximum(end, start)
-        after = np.cumsum(end - start)
-        corners = np.column_stack([start, end]).ravel()
-        covered = np.column_stack([after - (end - start), after]).ravel()
-        fraction[rank] = np.diff(np.interp(edges, corners, covered)) / np.diff(edges)
+    tiles = timeline.where(timeline.is_compute & (timeline.replica == replica))
+    zero = timeline.span[0]
+    return np.array([covered_fraction(tiles.where(tiles.rank == r), zero, span, bins) for r in range(timeline.ranks)])
+
+
+def covered_fraction(tiles: Timeline, zero: int, span: float, bins: int) -> FloatArray:
+    """The share of each bin that the tiles of one lane cover; shape (bins,).
+
+    Args:
+        tiles: Of one rank's lane, in order of start; what overlaps counts once.
+        zero: ns at which the first bin begins.
+        span: ns of all bins.
+        bins: How many of equal width.
+    """
+    start, end = tiles.start, tiles.end
+    if not start.size:
+        return np.zeros(bins)
+    edges = zero + np.linspace(0.0, max(span, 1), bins + 1)
+    reached = np.maximum.accumulate(end)
+    start = np.maximum(start, np.concatenate([start[:1], reached[:-1]]))
+    end = np.maximum(end, start)
+    # Covered time up to t is linear between the corners (start, before) and (end, after).
+    after = np.cumsum(end - start)
+    corners = np.column_stack([start, end]).ravel()
+    covered = np.column_stack([after - (end - start), after]).ravel()
+    fraction: FloatArray = np.diff(np.interp(edges, corners, covered)) / np.diff(edges)
     return fraction
 
 

@@ -97,8 +97,8 @@ def memory_figure(timeline: Timeline) -> Figure:
     named = list(range(0, timeline.ranks, step))
     figure.update_layout(
         template="none",
-        height=timeline.ranks * height + 88,
-        margin={**MARGINS, "t": 40, "b": 48},
+        height=timeline.ranks * height + 84,
+        margin={**MARGINS, "t": 36, "b": 48},
         paper_bgcolor=WHITE,
         plot_bgcolor=PLOT,
         font={"family": FONT, "size": 12, "color": INK},

@@ -62,8 +62,12 @@
       size = wanted;
       if (fit >= 0.95 * all) break;
     }
+    const seen = (trace) => 2 * trace.meta.labels.filter((_, i) => fits(trace, i, size)).length >= trace.x.length;
     Plotly.restyle(plot, {
-      text: traces.map(([, trace]) => trace.meta.labels.map((text, i) => fits(trace, i, size) ? text : "")),
+      text: traces.map(([, trace]) => {
+        const most = seen(trace);
+        return trace.meta.labels.map((text, i) => most && fits(trace, i, size) ? text : "");
+      }),
       "insidetextfont.size": size,
     }, traces.map(([i]) => i));
   }

@@ -1,0 +1,99 @@
+"""What a run is asked to do. Imports no torch, so that a command line can check its options at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipetrace.costs import Costs
+from pipetrace.errors import RunError
+
+WORKLOADS = ("sleep", "transformer")
+DTYPES = ("float32", "float64")
+
+MIN_MESSAGE = 8
+"""Bytes of the smallest message: `sleep` writes the transfer's identity into it."""
+
+_AT_LEAST = {
+    "steps": 1,
+    "warmup": 0,
+    "message_bytes": MIN_MESSAGE,
+    "hidden": 1,
+    "heads": 1,
+    "layers": 1,
+    "sequence": 2,  # a next token to predict
+    "batch": 1,
+    "seed": 0,
+}
+_AT_MOST = {"message_bytes": (1 << 31) - 1, "seed": (1 << 32) - 1}
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """Options of a run.
+
+    Args:
+        workload: "sleep": exact synthetic durations and real messages. "transformer": real blocks with autograd.
+        costs: What `sleep` takes for each action, and the ideal's costs in either case.
+        steps: Profiled steps.
+        warmup: Steps before them that are not profiled.
+        check: Compare with a single-process run afterwards (`sleep`: whether every message was the right one).
+        message_bytes: Bytes of a message of `sleep`.
+        hidden: Width of the transformer.
+        heads: Attention heads; divide `hidden`.
+        layers: Blocks in a stage.
+        sequence: Tokens in a sequence.
+        batch: Sequences in a microbatch.
+        dtype: "float32" or "float64".
+        seed: Of weights and tokens.
+        timeout: Seconds without progress of any rank before a run is given up.
+
+    Raises:
+        RunError: A value is out of range or of the wrong type.
+    """
+
+    workload: str = "sleep"
+    costs: Costs = field(default_factory=Costs)
+    steps: int = 5
+    warmup: int = 1
+    check: bool = False
+    message_bytes: int = 8192
+    hidden: int = 128
+    heads: int = 4
+    layers: int = 1
+    sequence: int = 64
+    batch: int = 2
+    dtype: str = "float32"
+    seed: int = 0
+    timeout: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("workload", self.workload, WORKLOADS), ("dtype", self.dtype, DTYPES)):
+            if value not in known:
+                raise RunError(f"unknown {name} {value!r}", f"give {' or '.join(known)}")
+        for name, least in _AT_LEAST.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise RunError(f"{name} is {value!r}", f"give a whole number, {least} or more")
+            if value < least:
+                raise RunError(f"{name} is {value}", f"give {least} or more")
+            if value > _AT_MOST.get(name, value):
+                raise RunError(f"{name} is {value}", f"give {_AT_MOST[name]} or less")
+        if self.hidden % self.heads:
+            raise RunError(
+                f"hidden {self.hidden} cannot be shared by {self.heads} heads evenly",
+                "give heads that divide hidden",
+            )
+        # Also false for NaN.
+        if not 0 < self.timeout <= 1e9:
+            raise RunError(f"the timeout is {self.timeout} s", "give seconds, above 0")
+
+    def options(self) -> dict[str, Any]:
+        """What the workload was given beside schedule and costs, as plain values for the run's record."""
+        common = ("warmup", "check", "timeout")
+        of_workload = (
+            ("message_bytes",)
+            if self.workload == "sleep"
+            else ("hidden", "heads", "layers", "sequence", "batch", "dtype", "seed")
+        )
+        return {name: getattr(self, name) for name in common + of_workload}

@@ -1,0 +1,75 @@
+"""Values between ranks, over gloo."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+
+from pipetrace.execute.program import Transfer
+
+
+class Pending(Protocol):
+    """A transfer under way."""
+
+    def wait(self) -> object:
+        """Returns when the value has arrived, or has been taken."""
+
+
+class Transport(Protocol):
+    """How values travel. What is posted must stay as it is to the end of the step."""
+
+    def post_send(self, value: torch.Tensor, transfer: Transfer) -> Pending:
+        """Offers a contiguous tensor; never blocks."""
+
+    def post_receive(self, buffer: torch.Tensor, transfer: Transfer) -> Pending:
+        """Makes room for a value of exactly the buffer's shape and dtype; never blocks."""
+
+    def barrier(self) -> None:
+        """Returns when all ranks are here."""
+
+
+class GlooTransport:
+    """Gloo between the processes of one host.
+
+    Gloo is rendezvous: a send completes only when its receive is posted, so nothing here waits for a send. Tags keep
+    transfers of one pair apart in whatever order they are posted.
+    """
+
+    def __init__(self, rank: int, ranks: int, rendezvous: Path) -> None:
+        # A set name is the user's choice; otherwise the loopback, as a host name may resolve to a dead interface.
+        loopback: Sequence[str] = [name for _, name in socket.if_nameindex() if name.startswith("lo")]
+        if loopback:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback[0])
+        # Stalls are found by the supervisor, who can also say where; gloo's own time-out must not come first.
+        dist.init_process_group(
+            "gloo",
+            init_method=f"file://{rendezvous}",
+            rank=rank,
+            world_size=ranks,
+            timeout=timedelta(days=7),
+        )
+
+    def post_send(self, value: torch.Tensor, transfer: Transfer) -> Pending:
+        """See `Transport`."""
+        work = dist.isend(value, transfer.receiver, tag=transfer.tag)
+        if work is None:
+            raise RuntimeError(f"rank {transfer.sender} is not in the process group")
+        return work
+
+    def post_receive(self, buffer: torch.Tensor, transfer: Transfer) -> Pending:
+        """See `Transport`."""
+        work = dist.irecv(buffer, transfer.sender, tag=transfer.tag)
+        if work is None:
+            raise RuntimeError(f"rank {transfer.receiver} is not in the process group")
+        return work
+
+    def barrier(self) -> None:
+        """See `Transport`."""
+        dist.barrier()

@@ -1,0 +1,128 @@
+"""A run from beginning to end, seen from the caller."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+
+import pipetrace
+from pipetrace.errors import RunError
+from pipetrace.execute.config import RunConfig
+from pipetrace.execute.folder import prepare_folder
+from pipetrace.execute.job import Job
+from pipetrace.execute.launcher import launch
+from pipetrace.execute.program import preflight
+from pipetrace.execute.result import CheckReport, RankCheck, RunResult
+from pipetrace.schedule import Schedule
+from pipetrace.trace.run_folder import RunInfo
+
+_FACTORIES = {
+    "sleep": "pipetrace.execute.workloads.sleep:build",
+    "transformer": "pipetrace.execute.workloads.transformer:build",
+}
+
+_VARIABLES = ("CUDA_DEVICE_MAX_CONNECTIONS", "OMP_NUM_THREADS")
+_VARIABLE_FAMILIES = ("NCCL_", "GLOO_", "TORCH_")
+
+_EPSILON = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(np.float64).eps)}
+_TOLERATED_EPSILONS = 1000
+
+
+def run(
+    schedule: Schedule, config: RunConfig, folder: Path, progress: Callable[[str], None] | None = None
+) -> RunResult:
+    """Runs a schedule: one process a rank on this host's CPUs, recorded by torch.profiler.
+
+    Args:
+        schedule: What to run.
+        config: With what.
+        folder: Where the traces go; made if it is not there, used again if an earlier run left it.
+        progress: Is told what happens, a short line each; called in the calling thread.
+
+    Returns:
+        What was run and, where `config.check` asks for it, how the results compare. A check that fails raises nothing.
+
+    Raises:
+        ScheduleError: The schedule is not valid, or deadlocks.
+        OutputError: The folder cannot be used.
+        RunError: The run cannot be started, or broke; then everything has ended, and traces up to there are kept.
+        KeyboardInterrupt: From the keyboard, likewise.
+    """
+    preflight(schedule)
+    if config.workload == "transformer" and schedule.placement.pipes > 1:
+        raise RunError(
+            f"{schedule.name} has {schedule.placement.pipes} pipes, and the transformer runs one so far",
+            "run it with the sleep workload",
+        )
+    info = describe(schedule, config)
+    folder = folder.absolute()
+    prepare_folder(folder, schedule, info)
+    job = Job(schedule, config, info, folder, _FACTORIES[config.workload], config.timeout + longest_action(config))
+    checks = launch(job, progress or (lambda _text: None))
+    return RunResult(folder, info, _report(config, checks) if config.check else None)
+
+
+def longest_action(config: RunConfig) -> float:
+    """Seconds for which an action may rightly show no progress because it was told to take them."""
+    if config.workload != "sleep":
+        return 0.0
+    costs = [config.costs.default, *config.costs.stages.values()]
+    return 1e-9 * max(max(of.F, of.I, of.W, of.full_backward) for of in costs)
+
+
+def describe(schedule: Schedule, config: RunConfig) -> RunInfo:
+    """What a run of `schedule` is recorded as."""
+    return RunInfo(
+        schedule=schedule.name,
+        ranks=schedule.ranks,
+        microbatches=schedule.microbatches,
+        workload=config.workload,
+        costs=config.costs,
+        costs_are_exact=config.workload == "sleep",
+        steps=config.steps,
+        options={
+            **config.options(),
+            "wait": "prefetch",
+            "device": "cpu",
+            "backend": "gloo",
+            "threads_per_rank": 1,
+            "cpus": os.cpu_count() or 0,
+            "platform": platform.platform(),
+        },
+        versions={
+            "pipetrace": pipetrace.__version__,
+            "torch": _version_of("torch"),
+            "python": platform.python_version(),
+        },
+        environment={
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name in _VARIABLES or name.startswith(_VARIABLE_FAMILIES)
+        },
+        started=time.time_ns(),
+    )
+
+
+def _version_of(package: str) -> str:
+    """Without an import, which takes seconds."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        raise RunError(f"{package} is not installed", f"pip install {package}") from None
+
+
+def _report(config: RunConfig, checks: tuple[RankCheck, ...]) -> CheckReport:
+    if config.workload == "sleep":
+        return CheckReport(checks, "messages", 0.0, "each must be the one that its action waits for")
+    return CheckReport(
+        checks,
+        "gradients",
+        _TOLERATED_EPSILONS * _EPSILON[config.dtype],
+        f"{_TOLERATED_EPSILONS} times the rounding of {config.dtype}, for sums that were added up in another order",
+    )

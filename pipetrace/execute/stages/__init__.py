@@ -1,0 +1,1 @@
+"""Stages: what the engine calls for F, B, I and W."""

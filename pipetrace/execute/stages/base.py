@@ -1,0 +1,30 @@
+"""What a stage must be able to do."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+
+
+class Stage(Protocol):
+    """One (pipe, stage). Microbatches are numbered over the whole step.
+
+    Values that are returned are contiguous, need no gradient, and stay unchanged to the end of the step, so that they
+    can be sent, or handed to a stage on the same rank, as they are.
+    """
+
+    def begin_step(self) -> None:
+        """Forgets the step before: gradients and losses start at nothing."""
+
+    def forward(self, microbatch: int, value: torch.Tensor | None) -> torch.Tensor | None:
+        """F. Takes the output of the stage before (None on the first), returns its own (None on the last)."""
+
+    def backward(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
+        """B. Takes the gradient of its output (None on the last), returns that of its input (None on the first)."""
+
+    def backward_input(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
+        """I. As B, without the weights' gradients."""
+
+    def backward_weight(self, microbatch: int) -> None:
+        """W. Adds the weights' gradients of a microbatch whose I has run."""

@@ -1,0 +1,167 @@
+"""A backward in two halves: the input's gradient now (I), the weights' later (W), neither doing the other's work.
+
+Autograd gives the input's gradient alone when asked for that alone. Asked for the weights' alone afterwards, it would
+run the whole chain of the first half again, because each weight's gradient starts from a value inside that chain. So
+the first half keeps those values:
+
+1. The nodes of the graph that lie on a path from the output to the input are the *chain*. Where an edge leaves the
+   chain towards a weight, there is a *cut*: a chain node whose incoming gradient is all that the weight's needs.
+2. I runs the chain for the input's gradient. Hooks on the cut nodes keep the gradient that arrives at each.
+3. W starts autograd once at each cut, with what was kept, for the weights that hang there. It runs the cut node's
+   weight half and what lies between it and the weight, and nothing of the chain.
+
+A weight that hangs at two cuts (one used twice in a stage) cannot be had this way: starting at the upper cut would run
+down the chain to the lower. Such weights, and those that do not hang on the chain at all, take a pass of their own from
+the output, which is right for every graph and only costs time.
+
+Limits: re-entrant activation checkpointing (`use_reentrant=True`) hides its graph from autograd and is not supported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+
+from pipetrace.errors import RunError
+
+
+@dataclass(slots=True)
+class _Cut:
+    """A chain node, the weights that hang at it (by index), and the gradient that arrived."""
+
+    node: Node
+    weights: tuple[int, ...]
+    arrived: tuple[torch.Tensor | None, ...] = ()
+
+    def keep(self, gradients: tuple[torch.Tensor | None, ...]) -> None:
+        self.arrived = gradients
+
+
+@dataclass(slots=True)
+class SplitBackward:
+    """The backward of one output, to be run as `input_gradient`, then `weight_gradients`.
+
+    Args:
+        output: Of the forward, with its graph.
+        inputs: Leaf that the forward started from; requires grad.
+        weights: Leaves that require grad.
+    """
+
+    output: torch.Tensor
+    inputs: torch.Tensor
+    weights: Sequence[torch.Tensor]
+    _gradient: torch.Tensor | None = None
+    _cuts: list[_Cut] = field(default_factory=list)
+    _whole: list[int] = field(default_factory=list)
+    _half_done: bool = False
+
+    def input_gradient(self, gradient: torch.Tensor | None) -> torch.Tensor:
+        """I: the gradient of the input.
+
+        Args:
+            gradient: Of the output, in its shape; None for a scalar output, a loss.
+
+        Raises:
+            RunError: The input requires no grad, so that there is nothing to split.
+        """
+        if not self.inputs.requires_grad:
+            raise RunError(
+                "the input of a stage requires no grad, so its backward cannot be split",
+                "let the stage start from a leaf that does, as an embedding's output made a leaf",
+            )
+        self._gradient = gradient
+        self._cuts, self._whole = _find_cuts(self.output, self.inputs, self.weights)
+        hooks = [cut.node.register_prehook(cut.keep) for cut in self._cuts]
+        try:
+            # The graph stays: W needs what the forward saved in it.
+            (result,) = torch.autograd.grad(self.output, self.inputs, gradient, retain_graph=True, allow_unused=True)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        self._half_done = True
+        return torch.zeros_like(self.inputs) if result is None else result
+
+    def weight_gradients(self) -> list[torch.Tensor | None]:
+        """W: the gradient of each weight, None where the output does not depend on it. Frees the graph.
+
+        Raises:
+            RunError: I has not run.
+        """
+        if not self._half_done:
+            raise RunError("a weight gradient was asked for before its input gradient", "run I before W")
+        gradients: list[torch.Tensor | None] = [None] * len(self.weights)
+        if self._whole:
+            found = torch.autograd.grad(
+                self.output,
+                [self.weights[index] for index in self._whole],
+                self._gradient,
+                retain_graph=bool(self._cuts),
+                allow_unused=True,
+            )
+            for index, value in zip(self._whole, found, strict=True):
+                gradients[index] = value
+        for cut in self._cuts:
+            edges = [(GradientEdge(cut.node, nr), value) for nr, value in enumerate(cut.arrived) if value is not None]
+            if not edges:
+                continue
+            found = torch.autograd.grad(
+                [edge for edge, _ in edges],
+                [self.weights[index] for index in cut.weights],
+                [value for _, value in edges],
+                allow_unused=True,
+            )
+            for index, value in zip(cut.weights, found, strict=True):
+                gradients[index] = value
+        self._cuts, self._gradient, self._half_done = [], None, False
+        return gradients
+
+
+def _find_cuts(
+    output: torch.Tensor, inputs: torch.Tensor, weights: Sequence[torch.Tensor]
+) -> tuple[list[_Cut], list[int]]:
+    """The cuts of a graph, and the weights (by index) that need a pass of their own."""
+    root = output.grad_fn
+    if root is None:
+        return [], []
+    index_of = {get_gradient_edge(weight).node: index for index, weight in enumerate(weights)}
+    goal = get_gradient_edge(inputs).node
+    chain: set[Node] = {goal}
+    hanging: dict[Node, frozenset[int]] = {}
+    cuts: list[_Cut] = []
+    for node in _children_first(root):
+        children = [child for child, _ in node.next_functions if child is not None]
+        below = frozenset[int]().union(*(hanging[child] for child in children if child not in chain))
+        if node in index_of:
+            below |= {index_of[node]}
+        if node is not goal and any(child in chain for child in children):
+            chain.add(node)
+        if node not in chain:
+            hanging[node] = below
+        elif below:
+            cuts.append(_Cut(node, tuple(sorted(below))))
+    at_cuts = [index for cut in cuts for index in cut.weights]
+    whole = {index for index in at_cuts if at_cuts.count(index) > 1} | hanging.get(root, frozenset())
+    for cut in cuts:
+        cut.weights = tuple(index for index in cut.weights if index not in whole)
+    return [cut for cut in cuts if cut.weights], sorted(whole)
+
+
+def _children_first(root: Node) -> list[Node]:
+    """The nodes that can be reached from `root`, each after all that it leads to. Deep graphs forbid recursion."""
+    order: list[Node] = []
+    seen: set[Node] = {root}
+    stack = [(root, iter(root.next_functions))]
+    while stack:
+        node, rest = stack[-1]
+        for child, _ in rest:
+            if child is not None and child not in seen:
+                seen.add(child)
+                stack.append((child, iter(child.next_functions)))
+                break
+        else:
+            order.append(node)
+            stack.pop()
+    return order

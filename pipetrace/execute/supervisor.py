@@ -1,0 +1,303 @@
+"""The process between the caller and the ranks.
+
+It imports torch once, forks the ranks from that (a fork takes milliseconds, an import seconds), watches them, and ends
+them when something breaks. Being a process of its own it never imports the caller's main module, and the caller's
+threads, signal handlers and open files are no concern of the ranks.
+
+It ends when its work is done or when the caller does; no rank outlives it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import shutil
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe, wait
+from pathlib import Path
+from typing import NoReturn
+
+from pipetrace.execute.board import NEEDS_OTHERS, Board, Phase
+from pipetrace.execute.folder import error_name
+from pipetrace.execute.job import Done, Failed, Job, RankError, Step
+from pipetrace.execute.result import RankCheck
+from pipetrace.trace.run_folder import trace_name
+
+_POLL_S = 0.1
+_GRACE_S = 0.5  # after the first failure, for the one that caused it to be heard of
+_PATIENCE_S = 3.0  # after the order to stop, for a rank to obey
+_LIMIT_S = 12.0  # after the first failure, for everything to have ended
+_MAX_NAMED = 16
+_LOG_TAIL = 20_000
+
+
+@dataclass(slots=True)
+class _Rank:
+    """A rank as the supervisor sees it."""
+
+    rank: int
+    pid: int
+    results: Connection
+    open: bool = True
+    alive: bool = True
+    killed: bool = False
+    check: RankCheck | None = None
+    error: RankError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """Something that broke.
+
+    Args:
+        rank: Where; None when no single rank is to blame.
+        what: What happened, to be read after "rank 2 was in 2F3 and".
+        hint: What to do.
+        certain: Whether it cannot be the consequence of another rank's end.
+    """
+
+    rank: int | None
+    what: str
+    hint: str
+    certain: bool
+
+
+def main(control: Connection) -> NoReturn:
+    """Runs one job, received over `control`, and ends the process.
+
+    Args:
+        control: To the caller; its closing says that the caller is gone.
+    """
+    try:
+        job, scratch = control.recv()
+    except EOFError:
+        os._exit(1)
+    try:
+        import pipetrace.execute.worker  # noqa: F401 - once, before the forks
+    except ImportError as error:
+        control.send(Failed(f"torch cannot be imported: {error}", "install pipetrace with its dependencies"))
+        os._exit(1)
+    with contextlib.suppress(ImportError):
+        # The profiler imports it at its first start: a second here, and several when all ranks do it at once.
+        importlib.import_module("torch._dynamo")
+    # Objects that outlive the run need no looking at: a collection would take tens of ms out of some action.
+    gc.collect()
+    gc.freeze()
+    outcome = Supervisor(control, job, scratch).run()
+    if outcome is None:
+        shutil.rmtree(scratch, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            control.send(outcome)
+    os._exit(0)
+
+
+class Supervisor:
+    """Starts, watches and ends the ranks of one job.
+
+    Args:
+        control: To the caller.
+        job: What to run.
+        scratch: Folder that the caller removes.
+    """
+
+    def __init__(self, control: Connection, job: Job, scratch: Path) -> None:
+        self._control = control
+        self._job = job
+        self._scratch = scratch
+        self._board = Board(job.schedule.ranks)
+        self._ranks: list[_Rank] = []
+        self._events: list[_Event] = []
+        self._states: list[str] = []
+        self._failed_at: float | None = None
+        self._stop_sent = False
+        self._next_kill = 0.0
+        self._orphaned = False
+        self._told = -1
+        self._ticks = (-1, 0.0)
+
+    def run(self) -> Done | Failed | None:
+        """Returns when every rank has ended; None when the caller has gone."""
+        for rank in range(self._job.schedule.ranks):
+            self._ranks.append(self._fork(rank))
+        while any(rank.alive for rank in self._ranks):
+            self._listen()
+            self._reap()
+            if self._failed_at is None:
+                self._tell_progress()
+                self._look_for_stall()
+            else:
+                self._end_ranks(time.monotonic() - self._failed_at)
+        if self._orphaned:
+            return None
+        if self._failed_at is not None:
+            return self._verdict()
+        return Done(tuple(rank.check for rank in self._ranks if rank.check is not None))
+
+    def _fork(self, rank: int) -> _Rank:
+        read, write = Pipe(duplex=False)
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            from pipetrace.execute.worker import rank_main
+
+            # A copy of `control` in a rank would keep the caller from seeing the supervisor's end.
+            for connection in (self._control, read, *(other.results for other in self._ranks)):
+                connection.close()
+            rank_main(rank, self._job, self._board.line(rank), write, self._scratch, parent)
+        write.close()
+        return _Rank(rank, pid, read)
+
+    def _listen(self) -> None:
+        """Waits a moment for whatever comes first, and takes it in."""
+        sources: list[Connection] = [rank.results for rank in self._ranks if rank.open]
+        if not self._orphaned:
+            sources.append(self._control)
+        ready = wait(sources, timeout=_POLL_S)
+        for rank in self._ranks:
+            if rank.open and rank.results in ready:
+                self._hear(rank)
+        if self._control in ready:
+            try:
+                self._control.recv()
+            except (EOFError, OSError):
+                self._orphaned = True
+                self._kill(self._ranks)
+            self._fail(_Event(None, "the run was stopped", "", certain=True))
+
+    def _hear(self, rank: _Rank) -> None:
+        try:
+            message = rank.results.recv()
+        except (EOFError, OSError):
+            rank.open = False
+            rank.results.close()
+            return
+        if isinstance(message, RankError):
+            rank.error = message
+            if not message.stopped:
+                event = _Event(rank.rank, f"raised {message.summary}", "", certain=not message.needs_others)
+                self._fail(event)
+        else:
+            rank.check = message
+
+    def _reap(self) -> None:
+        for rank in self._ranks:
+            if rank.alive:
+                self._reap_one(rank)
+
+    def _reap_one(self, rank: _Rank) -> None:
+        pid, status = os.waitpid(rank.pid, os.WNOHANG)
+        if pid == 0:
+            return
+        rank.alive = False
+        # Its last word may have come between listening and here.
+        while rank.open and rank.results.poll():
+            self._hear(rank)
+        code = os.waitstatus_to_exitcode(status)
+        if code == 0 or rank.killed or rank.error is not None:
+            return
+        if code < 0:
+            name = signal.Signals(-code).name
+            hint = "the system kills with SIGKILL when memory runs out" if name == "SIGKILL" else ""
+            self._fail(_Event(rank.rank, f"was killed by {name}", hint, certain=True))
+        else:
+            self._fail(_Event(rank.rank, f"ended with status {code}", "", certain=True))
+
+    def _fail(self, event: _Event) -> None:
+        self._events.append(event)
+        if self._failed_at is None:
+            self._failed_at = time.monotonic()
+            self._states = self._describe()
+
+    def _describe(self) -> list[str]:
+        return [self._board.describe(rank.rank, self._job.schedule) for rank in self._ranks]
+
+    def _tell_progress(self) -> None:
+        if self._told < 0:
+            if any(self._board.phase(rank.rank) <= Phase.CONNECTING for rank in self._ranks):
+                return
+            done = 0
+        else:
+            done = self._board.steps_done
+        if done != self._told:
+            self._told = done
+            # The caller's absence shows on the next reading.
+            with contextlib.suppress(OSError):
+                self._control.send(Step(done))
+
+    def _look_for_stall(self) -> None:
+        ticks, now = self._board.ticks, time.monotonic()
+        if ticks != self._ticks[0]:
+            self._ticks = ticks, now
+        elif now - self._ticks[1] > self._job.stall_s:
+            phases = {rank.rank: self._board.phase(rank.rank) for rank in self._ranks if rank.alive}
+            # Who waits is not to blame for the stall, as long as somebody does not.
+            busy = [rank for rank, phase in phases.items() if phase not in NEEDS_OTHERS]
+            self._fail(
+                _Event(
+                    busy[0] if busy else min(phases),
+                    f"nothing moved for {self._job.stall_s:g} s",
+                    "give a longer timeout where an action may take that long",
+                    certain=True,
+                )
+            )
+
+    def _end_ranks(self, since: float) -> None:
+        """Ends what still runs, gently as long as there is time, so that traces are kept."""
+        alive = [rank for rank in self._ranks if rank.alive]
+        if since > _LIMIT_S:
+            self._kill(alive)
+        elif since > _GRACE_S and not self._stop_sent:
+            self._stop_sent = True
+            for rank in alive:
+                os.kill(rank.pid, signal.SIGTERM)
+        elif since > max(_PATIENCE_S, self._next_kill):
+            # Ranks stuck in C code obey nobody, but they wake up when the rank they wait for is gone: end one at a
+            # time, first those that wait for nobody. Ranks that have spoken are writing their traces.
+            silent = [rank for rank in alive if rank.error is None and not rank.killed]
+            silent.sort(key=lambda rank: self._board.phase(rank.rank) in NEEDS_OTHERS)
+            self._kill(silent[:1])
+            self._next_kill = since + 1.0
+
+    def _kill(self, ranks: Sequence[_Rank]) -> None:
+        for rank in ranks:
+            if rank.alive:
+                rank.killed = True
+                os.kill(rank.pid, signal.SIGKILL)
+
+    def _verdict(self) -> Failed:
+        event = next((event for event in self._events if event.certain), self._events[0])
+        folder = self._job.folder
+        for partial in folder.glob("rank*.partial"):
+            partial.unlink(missing_ok=True)
+        states = dict(enumerate(self._states))
+        message, hints = event.what, [event.hint]
+        if event.rank is not None:
+            message = f"rank {event.rank} {states.pop(event.rank)} and {event.what}"
+            said = self._last_words(self._ranks[event.rank])
+            if said:
+                with contextlib.suppress(OSError):
+                    path = folder / error_name(event.rank)
+                    path.write_text(said, encoding="utf-8")
+                    hints.append(f"what rank {event.rank} said is in {path}")
+        named = [f"rank {rank} {state}" for rank, state in states.items()]
+        if len(named) > _MAX_NAMED:
+            named[_MAX_NAMED:] = [f"and {len(named) - _MAX_NAMED} more ranks"]
+        kept = sum((folder / trace_name(rank.rank)).exists() for rank in self._ranks)
+        if kept:
+            hints.append(f"{kept} of {len(self._ranks)} traces, up to the failure, are in {folder}")
+        return Failed("; ".join([message, *named]), "; ".join(hint for hint in hints if hint))
+
+    def _last_words(self, rank: _Rank) -> str:
+        """A rank's traceback, and the end of what it printed."""
+        details = rank.error.details if rank.error is not None else ""
+        try:
+            log = (self._scratch / f"rank{rank.rank}.log").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            log = ""
+        return "\n".join(part for part in (details, log[-_LOG_TAIL:]) if part.strip())

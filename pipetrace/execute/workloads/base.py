@@ -1,0 +1,41 @@
+"""What a workload must be able to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias
+
+import torch
+
+from pipetrace.action import Action
+from pipetrace.execute.config import RunConfig
+from pipetrace.execute.program import Program
+from pipetrace.execute.result import RankCheck
+from pipetrace.execute.stages.base import Stage
+from pipetrace.schedule import Schedule
+
+Stages: TypeAlias = Mapping[tuple[int, int], Stage]
+"""A rank's stages by (pipe, stage)."""
+
+
+class Workload(Protocol):
+    """Makes stages, and knows what travels between them."""
+
+    def stage(self, pipe: int, stage: int) -> Stage:
+        """A stage with its weights; the same on whatever rank it is made."""
+
+    def buffer(self, receive: Action) -> torch.Tensor:
+        """Room for the value that a RECV_F or RECV_B brings."""
+
+    def check(self, program: Program, stages: Stages, tick: Callable[[], None]) -> RankCheck:
+        """Compares what the last step left in a rank's stages with a reference.
+
+        Args:
+            program: What the rank ran.
+            stages: What it ran it with.
+            tick: To be called now and then, so that a long comparison does not pass for a stall.
+        """
+
+
+WorkloadFactory: TypeAlias = Callable[[Schedule, RunConfig], Workload]
+"""What "package.module:function" must name."""

@@ -1,0 +1,160 @@
+"""`sleep`: actions that take exactly as long as they were told, and real messages between them.
+
+Ranks that sleep do not compete for cores, so that the bubbles of p ranks can be measured on fewer than p cores and held
+against the ideal. Every message carries the identity of its transfer, which the receiver compares.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from pipetrace.action import Action, IntArray, Kind, pack
+from pipetrace.costs import StageCosts
+from pipetrace.errors import RunError
+from pipetrace.execute.config import MIN_MESSAGE, RunConfig
+from pipetrace.execute.program import Program
+from pipetrace.execute.result import RankCheck
+from pipetrace.execute.workloads.base import Stages
+from pipetrace.schedule import Schedule
+
+SPIN_NS = 400_000
+"""ns before its end at which an action wakes up and spins: the system wakes a sleeper up to this late."""
+
+
+def sleep_until(end: int) -> None:
+    """Returns at `end` on the `time.perf_counter_ns` clock, less than a microsecond late at the median."""
+    pause = end - SPIN_NS - time.perf_counter_ns()
+    if pause > 0:
+        time.sleep(pause * 1e-9)
+    while time.perf_counter_ns() < end:
+        pass
+
+
+class SleepStage:
+    """A stage whose actions sleep.
+
+    Args:
+        stage, stages: Which of how many.
+        pipe: Its pipe.
+        microbatches: Of a step.
+        costs: What its actions take.
+        message_bytes: Size of what it sends.
+    """
+
+    def __init__(
+        self, stage: int, stages: int, pipe: int, microbatches: int, costs: StageCosts, message_bytes: int
+    ) -> None:
+        self._stage, self._pipe, self._costs = stage, pipe, costs
+        self._first, self._last = stage == 0, stage == stages - 1
+        self._outputs = self._messages(Kind.RECV_F, stage + 1, microbatches, 0 if self._last else message_bytes)
+        self._gradients = self._messages(Kind.RECV_B, stage - 1, microbatches, 0 if self._first else message_bytes)
+        self._received: list[tuple[int, torch.Tensor]] = []
+
+    def _messages(self, kind: Kind, to: int, microbatches: int, size: int) -> list[torch.Tensor]:
+        """A message for each microbatch, made once: its content is the code of the receive that it is for."""
+        messages = []
+        for microbatch in range(microbatches if size else 0):
+            message = torch.zeros(size, dtype=torch.uint8)
+            _identity(message)[0] = pack(kind, to, microbatch, self._pipe)
+            messages.append(message)
+        return messages
+
+    def begin_step(self) -> None:
+        """See `Stage`."""
+        self._received = []
+
+    def _act(self, kind: Kind, microbatch: int, value: torch.Tensor | None, duration: int) -> None:
+        end = time.perf_counter_ns() + duration
+        if value is not None:
+            # Looked at after the run: what torch does with a tensor would show in the trace.
+            self._received.append((pack(kind, self._stage, microbatch, self._pipe), value))
+        sleep_until(end)
+
+    def wrong_messages(self) -> list[Action]:
+        """The receives of the last step that brought another transfer's message."""
+        return [Action.from_code(code) for code, value in self._received if int(_identity(value)[0]) != code]
+
+    @property
+    def received(self) -> int:
+        """Messages taken in the last step."""
+        return len(self._received)
+
+    def forward(self, microbatch: int, value: torch.Tensor | None) -> torch.Tensor | None:
+        """See `Stage`."""
+        self._act(Kind.RECV_F, microbatch, value, self._costs.F)
+        return None if self._last else self._outputs[microbatch]
+
+    def backward(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
+        """See `Stage`."""
+        self._act(Kind.RECV_B, microbatch, gradient, self._costs.full_backward)
+        return None if self._first else self._gradients[microbatch]
+
+    def backward_input(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
+        """See `Stage`."""
+        self._act(Kind.RECV_B, microbatch, gradient, self._costs.I)
+        return None if self._first else self._gradients[microbatch]
+
+    def backward_weight(self, microbatch: int) -> None:  # noqa: ARG002 - all take the same
+        """See `Stage`."""
+        sleep_until(time.perf_counter_ns() + self._costs.W)
+
+
+def _identity(message: torch.Tensor) -> IntArray:
+    """The first bytes of a message as one integer, shape (1,); a view."""
+    identity: IntArray = message.numpy()[:MIN_MESSAGE].view(np.int64)
+    return identity
+
+
+class SleepWorkload:
+    """See the module.
+
+    Raises:
+        RunError: The schedule has overlapped pairs whose cost is not the sum of their halves.
+    """
+
+    def __init__(self, schedule: Schedule, config: RunConfig) -> None:
+        if config.costs.pair is not None and (schedule.partner != 0).any():
+            raise RunError(
+                "sleep runs the halves of an overlapped pair one after the other and cannot take a cost for the pair",
+                "leave FB out of the costs",
+            )
+        self._schedule, self._config = schedule, config
+
+    def stage(self, pipe: int, stage: int) -> SleepStage:
+        """See `Workload`."""
+        schedule, config = self._schedule, self._config
+        return SleepStage(
+            stage, schedule.stages, pipe, schedule.microbatches, config.costs.of(stage), config.message_bytes
+        )
+
+    def buffer(self, receive: Action) -> torch.Tensor:  # noqa: ARG002 - all messages are alike
+        """See `Workload`."""
+        return torch.zeros(self._config.message_bytes, dtype=torch.uint8)
+
+    def check(self, program: Program, stages: Stages, tick: Callable[[], None]) -> RankCheck:  # noqa: ARG002
+        """See `Workload`: whether every message of the last step was the one that its action waits for."""
+        received, wrong = 0, []
+        for stage in stages.values():
+            if not isinstance(stage, SleepStage):
+                raise TypeError(f"{type(stage).__name__} is no stage of this workload")
+            received += stage.received
+            wrong += stage.wrong_messages()
+        expected = sum(half.takes != 0 for op in program.ops for half in op.halves)
+        bad = len(wrong) + abs(expected - received)
+        return RankCheck(
+            program.rank,
+            compared=expected,
+            max_abs_error=float(bad),
+            max_rel_error=bad / expected if expected else 0.0,
+            bit_equal=not bad,
+            worst=f"wrong message for {wrong[0]}" if wrong else "",
+        )
+
+
+def build(schedule: Schedule, config: RunConfig) -> SleepWorkload:
+    """The workload that `--workload sleep` runs."""
+    return SleepWorkload(schedule, config)

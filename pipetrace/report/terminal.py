@@ -1,0 +1,76 @@
+"""What `show`, `gen` and `diff` print: charts and tables, to standard output, in colour where it is a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipetrace.report.tables import diff_tables, schedule_tables
+from pipetrace.report.terminal_chart import chart, charts
+from pipetrace.schedule import Schedule
+from pipetrace.timeline import Timeline
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from pipetrace.diff_run import RunDiff
+
+__all__ = [
+    "chart",
+    "charts",
+    "diff_tables",
+    "print_diff",
+    "print_schedule",
+    "print_schedule_tables",
+    "schedule_tables",
+    "wants_colour",
+]
+
+
+def wants_colour(console: Console) -> bool:
+    """Whether a chart may say something by colour alone: on a terminal that has colours, without NO_COLOR."""
+    return console.color_system is not None and not console.no_color
+
+
+def print_schedule(schedule: Schedule, timeline: Timeline, *, console: Console | None = None) -> None:
+    """Prints a schedule's chart and its figures.
+
+    Args:
+        schedule: The order.
+        timeline: Its ideal.
+        console: Where to; standard output when None.
+    """
+    console = console or _stdout()
+    console.print(chart(timeline, width=console.width, colour=wants_colour(console)), highlight=False)
+    _print(console, schedule_tables(schedule, timeline))
+
+
+def print_schedule_tables(schedule: Schedule, timeline: Timeline, *, console: Console | None = None) -> None:
+    """Prints a schedule's figures; the arguments are those of `print_schedule`."""
+    _print(console or _stdout(), schedule_tables(schedule, timeline), before=False)
+
+
+def print_diff(run: RunDiff, *, console: Console | None = None) -> None:
+    """Prints the ideal above the measured, and the diff's figures.
+
+    Args:
+        run: What was compared, with what it rests on.
+        console: Where to; standard output when None.
+    """
+    console = console or _stdout()
+    both = [("ideal", run.diff.ideal), ("measured", run.diff.measured)]
+    console.print(charts(both, width=console.width, colour=wants_colour(console)), highlight=False)
+    notes = [*run.recording.missing, *run.recording.notes]
+    _print(console, diff_tables(run.diff, facts=run.facts, notes=notes))
+
+
+def _stdout() -> Console:
+    from rich.console import Console
+
+    return Console()
+
+
+def _print(console: Console, parts: list[RenderableType], *, before: bool = True) -> None:
+    for index, part in enumerate(parts):
+        if before or index:
+            console.print()
+        console.print(part, highlight=False)
