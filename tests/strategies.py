@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hypothesis import strategies as st
 
 from pipetrace.action import (
@@ -17,7 +19,8 @@ from pipetrace.action import (
     Part,
 )
 from pipetrace.costs import Costs, PairCost, StageCosts
-from pipetrace.schedules import get, names
+from pipetrace.schedule import Schedule
+from pipetrace.schedules import build, get, names
 
 
 @st.composite
@@ -61,8 +64,43 @@ def costs(stages: int = 16) -> st.SearchStrategy[Costs]:
     )
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """What to build: a name, p, m and options that the schedule takes."""
+
+    name: str
+    ranks: int
+    microbatches: int
+    options: dict[str, object]
+
+    def build(self) -> Schedule:
+        return build(self.name, self.ranks, self.microbatches, **self.options)
+
+
 @st.composite
-def sizes(draw: st.DrawFn) -> tuple[str, int, int]:
-    """(name, ranks, microbatches) of a schedule that can be built."""
+def sizes(draw: st.DrawFn, ranks: int = 8, microbatches: int = 20) -> Sizes:
+    """Sizes of any schedule, up to about the given p and m."""
     name = draw(st.sampled_from(names()))
-    return name, draw(st.integers(get(name).min_ranks, 9)), draw(st.integers(1, 20))
+    takes = get(name).options
+    p = draw(st.integers(1, ranks))
+    m = draw(st.integers(1, microbatches))
+    options: dict[str, object] = {}
+    if "chunks" in takes:
+        options["chunks"] = draw(st.integers(1, 4))
+    if "group" in takes:
+        groups = [g for g in range(p, m + 1) if m % g == 0 or m % g >= p]
+        options["group"] = draw(st.none() | st.sampled_from(groups)) if groups else None
+    if "backward" in takes:
+        options["backward"] = draw(st.sampled_from(("fifo", "lifo")))
+    if name.startswith("zb-h"):
+        p = max(p, 2)
+    if name == "chimera":
+        p += p % 2
+        options["pipes"] = draw(st.sampled_from([pipes for pipes in range(2, p + 1, 2) if p % pipes == 0]))
+        m = max(p, m - m % p)
+    if name == "dualpipe":
+        p += p % 2
+        m = max(2 * p, m + m % 2)
+    if name == "dualpipev":
+        m = max(2 * p, m)
+    return Sizes(name, p, m, options)

@@ -56,7 +56,7 @@ LAYERS = {
     "schedule": {"action", "errors", "links", "placement", "validation"},
     "costs": {"action", "errors", "schedule"},
     "timeline": {"action", "errors"},
-    "schedules": {"errors", "placement", "schedule"},
+    "schedules": {"action", "costs", "errors", "placement", "schedule"},
     "simulate": {"action", "costs", "errors", "links", "schedule", "timeline"},
     "metrics": {"action", "errors", "schedule", "timeline"},
     "fit": {"action", "costs", "errors", "timeline"},

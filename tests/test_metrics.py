@@ -9,7 +9,7 @@ from pipetrace.metrics import bubbles, in_flight, peak_in_flight
 from pipetrace.schedules import build
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Lane, Tile, Timeline
-from tests.strategies import costs, sizes
+from tests.strategies import Sizes, costs, sizes
 from tests.test_schedule import of
 
 
@@ -29,8 +29,8 @@ def test_closed_forms(name: str, p: int, m: int) -> None:
 
 
 @given(sizes(), costs())
-def test_busy_and_idle_make_up_the_makespan(size: tuple[str, int, int], given: Costs) -> None:
-    idle = bubbles(simulate(build(*size), given))
+def test_busy_and_idle_make_up_the_makespan(size: Sizes, given: Costs) -> None:
+    idle = bubbles(simulate(size.build(), given))
     for busy, outer, inner in zip(idle.busy, idle.global_idle, idle.in_span_idle, strict=True):
         assert busy + outer == idle.makespan
         assert 0 <= inner <= outer

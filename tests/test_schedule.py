@@ -8,8 +8,7 @@ from pipetrace.action import MAX_MICROBATCH, Action, Kind, Pair, parse
 from pipetrace.errors import DeadlockError, ScheduleError
 from pipetrace.placement import Placement
 from pipetrace.schedule import RankOrder, Schedule
-from pipetrace.schedules import build
-from tests.strategies import sizes
+from tests.strategies import Sizes, sizes
 
 
 def of(text: str, *, placement: Placement | None = None, microbatches: int = 1) -> Schedule:
@@ -101,8 +100,8 @@ def test_one_list_a_rank() -> None:
 
 
 @given(sizes(), st.data())
-def test_a_lost_action_is_noticed(size: tuple[str, int, int], data: st.DataObject) -> None:
-    schedule = build(*size)
+def test_a_lost_action_is_noticed(size: Sizes, data: st.DataObject) -> None:
+    schedule = size.build()
     lists = [list(schedule.actions(rank)) for rank in range(schedule.ranks)]
     rank = data.draw(st.integers(0, schedule.ranks - 1))
     gone = lists[rank].pop(data.draw(st.integers(0, len(lists[rank]) - 1)))

@@ -51,11 +51,9 @@ def build(ranks: int, microbatches: int, *, pipes: int = 2) -> Schedule:
     orders = []
     for mine in slots:
         order = RankOrder()
-        for _, kind, *action in sorted(mine):
-            if kind is Kind.F:
-                order.F(*action)
-            else:
-                order.B(*action)
+        for _, kind, stage, microbatch, pipe in sorted(mine):
+            append = order.F if kind is Kind.F else order.B
+            append(stage, microbatch, pipe)
         orders.append(order)
     return Schedule.from_orders("chimera", placement, m, orders)
 

@@ -22,7 +22,7 @@ from pipetrace.schedules import (
 )
 from pipetrace.schedules.spec import ScheduleSpec
 
-_SPECS = {
+_SPECS: dict[str, ScheduleSpec] = {
     module.SPEC.name: module.SPEC
     for module in (
         gpipe,

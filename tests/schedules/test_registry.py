@@ -5,14 +5,13 @@ from hypothesis import given
 
 from pipetrace.errors import ScheduleError
 from pipetrace.schedules import build, get, names
-from tests.strategies import sizes
+from tests.strategies import Sizes, sizes
 
 
 @given(sizes())
-def test_whatever_is_built_is_valid(size: tuple[str, int, int]) -> None:
-    name, ranks, microbatches = size
-    schedule = build(name, ranks, microbatches)
-    assert (schedule.name, schedule.ranks, schedule.microbatches) == size
+def test_whatever_is_built_is_valid(size: Sizes) -> None:
+    schedule = size.build()
+    assert (schedule.name, schedule.ranks, schedule.microbatches) == (size.name, size.ranks, size.microbatches)
     schedule.validate()
 
 
@@ -43,3 +42,35 @@ def test_sizes_that_cannot_be(name: str) -> None:
 def test_zb_h1_needs_a_pipeline() -> None:
     with pytest.raises(ScheduleError, match="zb-h1 needs at least 2 ranks, not 1"):
         build("zb-h1", 1, 4)
+
+
+def test_options_of_other_schedules_are_refused() -> None:
+    with pytest.raises(ScheduleError, match="1f1b takes no option 'chunks'"):
+        build("1f1b", 4, 8, chunks=2)
+    assert build("1f1b", 4, 8, chunks=None).stages == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "p", "m", "options", "words"),
+    [
+        ("chimera", 3, 6, {}, "chimera on 3 ranks"),
+        ("chimera", 4, 2, {}, "at least 4"),
+        ("chimera", 4, 5, {}, "a multiple of the 2 pipes"),
+        ("chimera", 4, 8, {"pipes": 3}, "with 3 pipes"),
+        ("chimera", 6, 12, {"pipes": 4}, "with 4 pipes"),
+        ("dualpipe", 3, 6, {}, "dualpipe on 3 ranks"),
+        ("dualpipe", 4, 7, {}, "even number"),
+        ("dualpipe", 4, 6, {}, "-m 8 or more"),
+        ("dualpipev", 4, 7, {}, "-m 8 or more"),
+        ("gpipe", 4, 8, {"backward": "random"}, "'random'"),
+        ("interleaved", 4, 8, {"chunks": 0}, "0 chunks"),
+        ("interleaved", 4, 8, {"group": 3}, "a group of 3"),
+        ("interleaved", 4, 10, {"group": 8}, "a group of 8"),
+        ("looped-bfs", 4, 8, {"chunks": 0}, "0 chunks"),
+        ("zb-h2", 1, 8, {}, "zb-h2 needs at least 2 ranks, not 1"),
+    ],
+)
+def test_limits(name: str, p: int, m: int, options: dict[str, object], words: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        build(name, p, m, **options)
+    assert words in str(error.value)
