@@ -24,11 +24,13 @@ class Lost:
     Args:
         never_waited: Receives that were posted, but whose end is not in the trace.
         no_receive: Sends whose receive was not recorded, or not on the same clock.
+        late_posts: Sends that seem to have been posted after they had arrived.
         backwards: Tiles whose end lay before their start, and were given no length.
     """
 
     never_waited: set[tuple[int, int]] = field(default_factory=set)
     no_receive: int = 0
+    late_posts: int = 0
     backwards: int = 0
 
 
@@ -86,7 +88,9 @@ def _sends(rank: int, step: RankStep, receives: Mapping[int, Span], lost: Lost) 
         if code not in receives:
             lost.no_receive += 1
         start, end = receives.get(code, Span(posted, posted))
-        yield 0, rank, int(Lane.SEND), code, NO_ACTION, start, end, posted, UNKNOWN
+        late = posted > end
+        lost.late_posts += late
+        yield 0, rank, int(Lane.SEND), code, NO_ACTION, start, end, UNKNOWN if late else posted, UNKNOWN
 
 
 def _is(code: int, kinds: frozenset[Kind]) -> bool:

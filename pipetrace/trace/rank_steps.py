@@ -190,9 +190,12 @@ def _uncover(
     """Takes the waits out of torch's compute labels, and finds the transfers behind them.
 
     gloo's ranges last from posting to the end of waiting. The one that begins in a label for posting, or else in the
-    compute label itself, belongs to it; a receive that ends in a compute label was waited for there.
+    compute label itself, belongs to it; a receive that ends in a compute label was waited for there. A label for
+    posting tells better than gloo's range when a transfer was posted: on a busy machine the range has been seen to
+    begin milliseconds after the data had arrived.
     """
     ends = sorted(span.end for span in receives)
+    posts = [span.start for span in sends] if result.style is LabelStyle.GPIPE else []
     for f in computed:
         first, last = bisect_right(ends, f.start), bisect_right(ends, f.end)
         start = f.start
@@ -200,7 +203,10 @@ def _uncover(
             # In a pair the halves' waits lie around the first half's work: only the first is before all of it.
             start = ends[first] if f.label.partner != NO_ACTION else ends[last - 1]
             result.hidden_waits += 1
-        step.compute.append(Compute(f.label.code, f.label.partner, start, f.end))
+        # GPipe posts its output inside the label too, behind the work.
+        post = bisect_left(posts, start)
+        end = posts[post] if post < len(posts) and posts[post] < f.end else f.end
+        step.compute.append(Compute(f.label.code, f.label.partner, start, end))
     owners = [(f.start, f.end, f.label.code) for f in posted]
     if result.style is LabelStyle.GPIPE:
         owners = [(f.start, f.end, f.label.code) for f in computed]
@@ -214,9 +220,9 @@ def _uncover(
             code = owners[at][2]
             if result.style is LabelStyle.GPIPE:
                 code = transfer_of(code, sends=are_sends)
+                step.posts.setdefault(code, span.start)
             elif (code_kind(code) in RECV_KINDS) == are_sends:
                 continue
-            step.posts[code] = span.start
             if not are_sends:
                 into = bisect_left(waiting, span.end) - 1
                 waited = max(waiting[into], span.start) if into >= 0 and span.end <= computed[into].end else UNKNOWN

@@ -50,6 +50,11 @@ def note_lines(steps: Mapping[int, RankSteps], lost: Lost) -> Iterator[str]:
             f"torch waits for receives inside its compute labels: {hidden} of them are taken to start "
             "when the wait in them had ended"
         )
+    if LabelStyle.GPIPE in styles:
+        yield (
+            "torch's GPipe names no stage, so rank r's is taken to be stage r; it posts its sends inside its compute "
+            "labels, which are taken to end there, up to some milliseconds late on a busy machine"
+        )
     first_stage = next((rank for rank, of in steps.items() if _has_split_first_stage(of)), None)
     if first_stage is not None:
         yield (
@@ -65,6 +70,8 @@ def note_lines(steps: Mapping[int, RankSteps], lost: Lost) -> Iterator[str]:
             yield f"rank {rank}: {of.outside} labels lie outside of the marked steps and were left out"
     if lost.no_receive:
         yield f"{lost.no_receive} sends are shown where they were posted, as when they arrived is not known"
+    if lost.late_posts:
+        yield f"{lost.late_posts} sends seem to be posted after they had arrived, so when they were is left open"
     if lost.backwards:
         yield f"{lost.backwards} actions seemed to end before they began, and are shown with no length"
 
