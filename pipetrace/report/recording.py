@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipetrace.diff import median_step
 from pipetrace.metrics import Bubbles, bubbles
+from pipetrace.report.console import stdout_console
 from pipetrace.report.units import percent, unit_for
 
 if TYPE_CHECKING:
@@ -64,9 +65,7 @@ def print_recording(recording: Recording, *, console: Console | None = None) -> 
         recording: The traces.
         console: Where to; standard output when None.
     """
-    from rich.console import Console
-
-    console = console or Console()
+    console = console or stdout_console()
     for index, part in enumerate(_parts(recording)):
         if index:
             console.print()
