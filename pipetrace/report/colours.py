@@ -55,7 +55,7 @@ HUES: Mapping[Group, Hue] = {
     Group.I: Hue("I input gradient", "I", "#e69f00", "#f2b938", BLACK),
     Group.W: Hue("W weight gradient", "W", "#009e73", "#2db38d", BLACK),
     Group.OTHER: Hue("once a stage", "O", "#f0e442", "#f5ec7e", BLACK),
-    Group.TRANSFER: Hue("transfer", "t", "#cc79a7", "#dc9cc0", BLACK),
+    Group.TRANSFER: Hue("transfer", "t", "#56b4e9", "#86caf0", BLACK),
     Group.WAIT: Hue("waits for a receive", "~", "#9c9ca3", "#9c9ca3", BLACK),
 }
 
@@ -81,5 +81,6 @@ def groups_of(code: IntArray) -> IntArray:
 
 def takes_alternate(code: IntArray) -> BoolArray:
     """Which codes take the alternate shade: those of odd microbatches; shape (n,)."""
-    odd: BoolArray = code_microbatch(code) % 2 == 1
+    microbatch = code_microbatch(code)
+    odd: BoolArray = (microbatch >= 0) & (microbatch % 2 == 1)
     return odd

@@ -77,6 +77,20 @@ def add_heatmap(figure: Figure, timeline: Timeline, unit: TimeUnit, yaxis: str, 
             "colorscale": [[0, "#f5f0e1"], [0.5, "#6aa6cf"], [1, "#003f66"]],
             "cmin": 0,
             "cmax": 1,
-            "colorbar": {"title": {"text": "busy"}, "tickformat": ".0%", "thickness": 12, "outlinewidth": 0},
+            # Above, so that the time axis is as long as in the chart below.
+            "colorbar": {
+                "title": {"text": "busy ", "side": "top", "font": {"size": 12}},
+                "orientation": "h",
+                "x": 1,
+                "xanchor": "right",
+                "y": 1,
+                "yanchor": "bottom",
+                "ypad": 0,
+                "len": 0.25,
+                "tickformat": ".0%",
+                "nticks": 3,
+                "thickness": 8,
+                "outlinewidth": 0,
+            },
         }
     )

@@ -45,7 +45,7 @@ def schedule_tables(schedule: Schedule, timeline: Timeline) -> list[RenderableTy
         *([f"{chunks:,}" for chunks in column] for column in (peak.release_at_input_grad, peak.release_at_weight_grad)),
     ]
     caption = f"times in {unit.name}; peaks: most activations in flight, in chunks"
-    return [_pairs(pairs), _table(head, list(zip(*columns, strict=True)), caption)]
+    return [named_values(pairs), table_of(head, list(zip(*columns, strict=True)), caption)]
 
 
 def diff_tables(
@@ -65,7 +65,7 @@ def diff_tables(
     longer = measured.makespan - ideal.makespan
     share = f"  ({percent(longer / ideal.makespan, signed=True)})" if ideal.makespan else ""
     out: list[RenderableType] = [
-        _pairs(
+        named_values(
             [
                 ("ideal makespan", unit.text(ideal.makespan)),
                 ("measured makespan", unit.text(measured.makespan)),
@@ -96,10 +96,10 @@ def diff_tables(
         both = unit.column([*left, *right])
         head += [f"{name}\nideal", f"{name}\nmeasured"]
         columns += [both[: len(left)], both[len(left) :]]
-    out.append(_table(head, list(zip(*columns, strict=True)), f"idle time of each rank in {unit.name}"))
+    out.append(table_of(head, list(zip(*columns, strict=True)), f"idle time of each rank in {unit.name}"))
     worst = np.argsort(-diff.slip, kind="stable")[:WORST]
     out.append(
-        _table(
+        table_of(
             ["action", "rank", "ideal\nstart", "measured\nstart", "ideal\nduration", "measured\nduration", "slip"],
             list(
                 zip(
@@ -119,7 +119,8 @@ def diff_tables(
     return out
 
 
-def _pairs(pairs: Sequence[tuple[str, str]]) -> Table:
+def named_values(pairs: Sequence[tuple[str, str]]) -> Table:
+    """Names and their values, one a line, without markup."""
     from rich.table import Table
     from rich.text import Text
 
@@ -132,7 +133,8 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> Table:
     return table
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> Table:
+def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> Table:
+    """A table whose first column is a name and whose others are figures, without markup."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pipetrace.report.console import stdout_console
 from pipetrace.report.tables import diff_tables, schedule_tables
 from pipetrace.report.terminal_chart import chart, charts
 from pipetrace.schedule import Schedule
@@ -39,14 +40,14 @@ def print_schedule(schedule: Schedule, timeline: Timeline, *, console: Console |
         timeline: Its ideal.
         console: Where to; standard output when None.
     """
-    console = console or _stdout()
+    console = console or stdout_console()
     console.print(chart(timeline, width=console.width, colour=wants_colour(console)), highlight=False)
     _print(console, schedule_tables(schedule, timeline))
 
 
 def print_schedule_tables(schedule: Schedule, timeline: Timeline, *, console: Console | None = None) -> None:
     """Prints a schedule's figures; the arguments are those of `print_schedule`."""
-    _print(console or _stdout(), schedule_tables(schedule, timeline), before=False)
+    _print(console or stdout_console(), schedule_tables(schedule, timeline), before=False)
 
 
 def print_diff(run: RunDiff, *, console: Console | None = None) -> None:
@@ -56,17 +57,11 @@ def print_diff(run: RunDiff, *, console: Console | None = None) -> None:
         run: What was compared, with what it rests on.
         console: Where to; standard output when None.
     """
-    console = console or _stdout()
+    console = console or stdout_console()
     both = [("ideal", run.diff.ideal), ("measured", run.diff.measured)]
     console.print(charts(both, width=console.width, colour=wants_colour(console)), highlight=False)
     notes = [*run.recording.missing, *run.recording.notes]
     _print(console, diff_tables(run.diff, facts=run.facts, notes=notes))
-
-
-def _stdout() -> Console:
-    from rich.console import Console
-
-    return Console()
 
 
 def _print(console: Console, parts: list[RenderableType], *, before: bool = True) -> None:

@@ -8,6 +8,7 @@ chart says so.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -90,7 +91,8 @@ def charts(timelines: Sequence[tuple[str, Timeline]], *, width: int, colour: boo
     pairs = any((tiles.partner != NO_ACTION).any() for tiles in compute)
     text.append_text(_legend(sorted(seen), waits, colour, pairs, max(width, NARROWEST)))
     for note in _notes(scale, hidden, cut, colour):
-        text.append(f"\n{note}", "dim")
+        for line in textwrap.wrap(note, max(width, NARROWEST)):
+            text.append(f"\n{line}", "dim")
     return text
 
 

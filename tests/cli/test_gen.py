@@ -113,7 +113,7 @@ def test_nothing_is_written_where_one_of_several_formats_is_unknown(tmp_path: Pa
     [
         ([], "NAME"),
         (["1f1b", "--from", "x.csv"], "both name a schedule"),
-        (["1f1b", "-p", "four"], "four"),
+        (["1f1b", "-p", "four"], "integer"),
         (["1f1b", "--costs", "F=1", "--costs-file", "x.toml"], "stands alone"),
         (["1f1b", "--nonsense"], "--nonsense"),
     ],

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -24,9 +26,6 @@ def test_json_is_that_of_gen() -> None:
 
 
 def test_a_closed_pipe_is_no_error() -> None:
-    import subprocess
-    import sys
-
     command = f"{sys.executable} -m pipetrace show 1f1b -p 16 -m 400 | head -n 1"
     ran = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60, check=False

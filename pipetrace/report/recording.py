@@ -1,0 +1,137 @@
+"""What is in somebody's traces, for the terminal and as plain values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipetrace.diff import median_step
+from pipetrace.metrics import Bubbles, bubbles
+from pipetrace.report.console import stdout_console
+from pipetrace.report.units import percent, unit_for
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from pipetrace.trace.torch_profiler import Recording
+
+SCHEMA = 1
+_KINDS = ("F", "B", "I", "W", "F&B")
+
+
+def recording_summary(recording: Recording) -> dict[str, Any]:
+    """What `read --json` prints; times in ns."""
+    return {
+        "schema": SCHEMA,
+        "source": recording.source,
+        "ranks": recording.ranks,
+        "schedule": None if recording.run is None else recording.run.schedule,
+        "common_clock": recording.common_clock,
+        "found": [
+            {
+                "rank": found.rank,
+                "file": str(found.file),
+                "labels": str(found.labels.value),
+                "counts": dict(found.counts),
+                "transfers": found.transfers,
+            }
+            for found in recording.found
+        ],
+        "steps": [
+            {"step": name, "actions": int(step.is_compute.sum()), **_figures(recording, bubbles(step))}
+            for name, step in zip(recording.step_names, recording.steps, strict=True)
+        ],
+        "not_found": list(recording.missing),
+        "notes": list(recording.notes),
+    }
+
+
+def _figures(recording: Recording, of: Bubbles) -> dict[str, Any]:
+    """What can be said of a step: across ranks only where they share a clock."""
+    within = {"busy_ns": list(of.busy), "in_span_idle_ns": list(of.in_span_idle)}
+    if not recording.common_clock:
+        return within
+    return {
+        "makespan_ns": of.makespan,
+        "bubble_fraction": of.fraction,
+        "global_idle_ns": list(of.global_idle),
+        **within,
+    }
+
+
+def print_recording(recording: Recording, *, console: Console | None = None) -> None:
+    """Prints what was read.
+
+    Args:
+        recording: The traces.
+        console: Where to; standard output when None.
+    """
+    console = console or stdout_console()
+    for index, part in enumerate(_parts(recording)):
+        if index:
+            console.print()
+        console.print(part, highlight=False)
+
+
+def _parts(recording: Recording) -> list[RenderableType]:
+    from rich.text import Text
+
+    from pipetrace.report.tables import named_values, table_of
+
+    measured = [step for step in recording.steps if step.is_compute.any()]
+    head = [("traces", recording.source), ("ranks", f"{len(recording.found)} recorded of {recording.ranks}")]
+    if recording.run is not None:
+        run = recording.run
+        head.append(("run", f"{run.schedule}, m = {run.microbatches}, workload {run.workload}"))
+    parts: list[RenderableType] = []
+    tables: list[RenderableType] = []
+    kinds = [kind for kind in _KINDS if any(kind in found.counts for found in recording.found)]
+    tables.append(
+        table_of(
+            ["rank", "labels", *kinds, "sends + receives"],
+            [
+                [
+                    str(found.rank),
+                    str(found.labels.value),
+                    *(f"{found.counts.get(kind, 0):,}" for kind in kinds),
+                    f"{found.transfers:,}",
+                ]
+                for found in recording.found
+            ],
+            f"actions found, over {_steps(len(recording.steps))}",
+        )
+    )
+    if measured:
+        chosen = measured[median_step(measured)]
+        name = recording.step_names[next(i for i, step in enumerate(recording.steps) if step is chosen)]
+        of = bubbles(chosen)
+        unit = unit_for(of.makespan if recording.common_clock else max(of.busy))
+        if recording.common_clock:
+            spread = (
+                f"{unit.number(min(s.makespan for s in measured))} ... {unit.text(max(s.makespan for s in measured))}"
+            )
+            head += [
+                ("makespan", f"{unit.text(of.makespan)}" + (f"  ({spread})" if len(measured) > 1 else "")),
+                ("bubble fraction", f"{percent(of.fraction)}  (Σ global idle / (p × makespan))"),
+            ]
+        head.append(
+            ("window", f"first to last F, B, I or W of {name}" + (", the median step" if len(measured) > 1 else ""))
+        )
+        columns = [("busy", of.busy), ("global idle", of.global_idle), ("in-span idle", of.in_span_idle)]
+        if not recording.common_clock:
+            del columns[1]
+        cells = [[str(rank) for rank in range(recording.ranks)], *(unit.column(column) for _, column in columns)]
+        tables.append(
+            table_of(
+                ["rank", *(title for title, _ in columns)], list(zip(*cells, strict=True)), f"times in {unit.name}"
+            )
+        )
+    parts += [named_values(head), *tables]
+    if recording.missing:
+        parts.append(Text("\n".join(f"not found: {line}" for line in recording.missing), "yellow"))
+    if recording.notes:
+        parts.append(Text("\n".join(f"note: {line}" for line in recording.notes)))
+    return parts
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"

@@ -1,0 +1,126 @@
+"""What the names of ranges in a profiler's trace say.
+
+Three ways of labelling are known::
+
+    pipetrace        PP:0F3           compute           POST:1RECV_F3  WAIT:1RECV_F3   posting, waiting
+    torch runtime    PP:0F3           compute, in which the wait for its input hides
+                     PP:1RECV_F3      posting           PP:0UNSHARD                    what concerns a whole stage
+    torch gpipe      Forward 3        compute of the rank's only stage, in which posting and waiting hide
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, StrEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+from pipetrace.action import (
+    COMPUTE_KINDS,
+    NO_ACTION,
+    RECV_KINDS,
+    SEND_KINDS,
+    Action,
+    Kind,
+    Pair,
+    code_microbatch,
+    code_pipe,
+    code_stage,
+    pack,
+    parse,
+)
+from pipetrace.errors import ActionError
+
+
+class LabelStyle(StrEnum):
+    """Who labelled a rank's trace."""
+
+    PIPETRACE = "pipetrace"
+    RUNTIME = "torch runtime"
+    GPIPE = "torch gpipe"
+    NONE = "none"
+
+
+class Role(Enum):
+    """What a labelled range is."""
+
+    COMPUTE = 1
+    POST = 2
+    WAIT = 3
+    WHOLE_STAGE = 4
+
+
+class Label(NamedTuple):
+    """A label: what it is, and the code of its action and of a pair's second half."""
+
+    style: LabelStyle
+    role: Role
+    code: int
+    partner: int = NO_ACTION
+
+
+_GPIPE = re.compile(r"(Forward|Backward) (0|[1-9][0-9]{0,5})")
+_STEP = re.compile(r"ProfilerStep\s*#\s*([0-9]+)")
+UNMARKED_STEP = "STEP"
+"""What a range around a step is called where people mark it by hand."""
+
+
+def step_number(name: str) -> int | None:
+    """The number that torch.profiler gave a step; None where the name is no step's."""
+    match = _STEP.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+@lru_cache(maxsize=65536)
+def read_label(name: str, rank: int) -> Label | None:
+    """What a name says.
+
+    Args:
+        name: Of a range.
+        rank: Whose trace it is, which is the stage where a label names none.
+
+    Returns:
+        None where the name is no label.
+
+    Raises:
+        ActionError: It begins like a label, but names no action.
+    """
+    prefix, colon, text = name.partition(":")
+    if colon and prefix in ("PP", "POST", "WAIT"):
+        return _prefixed(prefix, text)
+    match = _GPIPE.fullmatch(name)
+    if match is None:
+        return None
+    kind = Kind.F if match[1] == "Forward" else Kind.B
+    return Label(LabelStyle.GPIPE, Role.COMPUTE, Action(kind, rank, int(match[2])).code)
+
+
+def _prefixed(prefix: str, text: str) -> Label:
+    item = parse(text)
+    if isinstance(item, Pair):
+        action, partner = item.forward, item.backward.code
+    else:
+        action, partner = item, NO_ACTION
+    transfer = action.kind in SEND_KINDS or action.kind in RECV_KINDS
+    if prefix != "PP":
+        if not transfer:
+            raise ActionError(f"{prefix}:{text} names no transfer")
+        return Label(LabelStyle.PIPETRACE, Role.POST if prefix == "POST" else Role.WAIT, action.code)
+    if transfer:
+        return Label(LabelStyle.RUNTIME, Role.POST, action.code)
+    role = Role.COMPUTE if action.kind in COMPUTE_KINDS else Role.WHOLE_STAGE
+    return Label(LabelStyle.RUNTIME, role, action.code, partner)
+
+
+def sender_of(receive: int) -> int:
+    """The code of the send at the other end of a receive."""
+    forward = receive & 31 == Kind.RECV_F
+    stage = code_stage(receive) + (-1 if forward else 1)
+    return pack(Kind.SEND_F if forward else Kind.SEND_B, stage, code_microbatch(receive), code_pipe(receive))
+
+
+def transfer_of(compute: int, *, sends: bool) -> int:
+    """The code of the receive that a forward or backward waits for, or of the send that it feeds."""
+    forward = compute & 31 == Kind.F
+    kinds = (Kind.SEND_F, Kind.SEND_B) if sends else (Kind.RECV_F, Kind.RECV_B)
+    return pack(kinds[0] if forward else kinds[1], code_stage(compute), code_microbatch(compute), code_pipe(compute))

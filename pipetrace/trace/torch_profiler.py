@@ -1,0 +1,280 @@
+"""torch.profiler's traces of a run → measured timelines, with what could not be found.
+
+Nothing is adjusted: a tile is what the profiler saw. What was assumed, mended or is missing is said beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipetrace.errors import TraceError
+from pipetrace.timeline import Timeline
+from pipetrace.trace.assemble import Lost, assemble
+from pipetrace.trace.labels import LabelStyle
+from pipetrace.trace.load import TraceFile, load_trace
+from pipetrace.trace.rank_steps import WHOLE_TRACE, RankStep, RankSteps, read_steps, stages_of
+from pipetrace.trace.recording_notes import missing_lines, note_lines
+from pipetrace.trace.run_folder import RunInfo
+
+_FOLDER_PATTERNS = (r"rank\d+_trace\.json\.gz", r"rank\d+.*\.json\.gz", r"rank\d+.*\.json", r".*\.json(\.gz)?")
+_RANK_IN_NAME = re.compile(r"rank[_\-]?(\d{1,6})", re.IGNORECASE)
+NOT_ALIGNED = "ranks' clocks were not aligned: compare within ranks only"
+
+
+@dataclass(frozen=True, slots=True)
+class RankFound:
+    """What was found on one rank.
+
+    Args:
+        rank: Which.
+        file: Its trace.
+        labels: How its trace is labelled.
+        counts: Labels by kind ("F", "SEND_F", …; "F&B" for pairs, "WAIT RECV_F" for waits), over all steps.
+        transfers: gloo's sends and receives, labelled or not, over all steps.
+    """
+
+    rank: int
+    file: Path
+    labels: LabelStyle
+    counts: Mapping[str, int]
+    transfers: int
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """What was read.
+
+    Args:
+        source: Where from, in words.
+        ranks: Pipeline ranks: the world size the traces name, or as many as there are.
+        steps: A measured timeline for each profiled step, all ranks on one clock; `epoch` is the Unix time of its zero.
+            Without tiles where no trace has labels.
+        step_names: Of each.
+        found: What was found on each rank that was recorded, by rank.
+        missing: What could not be found, a line each.
+        notes: What was mended, lost or assumed, a line each.
+        run: What pipetrace's own runs say of themselves.
+        common_clock: Whether times of different ranks can be compared.
+    """
+
+    source: str
+    ranks: int
+    steps: tuple[Timeline, ...]
+    step_names: tuple[str, ...]
+    found: tuple[RankFound, ...]
+    missing: tuple[str, ...]
+    notes: tuple[str, ...]
+    run: RunInfo | None
+    common_clock: bool
+
+
+def read_recording(paths: Sequence[Path]) -> Recording:
+    """Reads the traces of one run.
+
+    Args:
+        paths: Trace files of one rank each, or folders of them.
+
+    Raises:
+        TraceError: A file cannot be read, is no trace, or the files do not go together; in one line.
+    """
+    files = _files(paths)
+    traces = [load_trace(file) for file in files]
+    by_rank = _by_rank(traces)
+    world = _world_size(by_rank)
+    ranks = world or max(len(by_rank), max(by_rank) + 1)
+    steps = {rank: read_steps(trace, rank) for rank, trace in sorted(by_rank.items())}
+    _one_pipeline(steps)
+    run, run_notes = _run_info(by_rank)
+    common_clock, clock_note = _clocks(by_rank)
+
+    names, unmatched = _step_names(steps)
+    lost = Lost()
+    timelines = tuple(assemble(ranks, _of_step(steps, name), common_clock=common_clock, lost=lost) for name in names)
+    found = tuple(
+        RankFound(rank, by_rank[rank].path, of.style, dict(sorted(of.counts.items())), of.transfers)
+        for rank, of in steps.items()
+    )
+    mended = [note for trace in traces for note in trace.notes]
+    return Recording(
+        source=", ".join(map(str, paths)) if len(paths) <= 3 else f"{paths[0]} and {len(paths) - 1} more",
+        ranks=ranks,
+        steps=timelines,
+        step_names=names,
+        found=found,
+        missing=tuple(missing_lines(ranks, steps, names, lost, unmatched)),
+        notes=(*mended, *run_notes, *clock_note, *note_lines(steps, lost)),
+        run=run,
+        common_clock=common_clock,
+    )
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    """The trace files that are meant, each once."""
+    files: dict[Path, Path] = {}
+    for path in paths:
+        try:
+            inside = sorted(path.iterdir()) if path.is_dir() else None
+        except (OSError, ValueError) as error:
+            raise TraceError(f"{path} cannot be read: {error}") from None
+        chosen = [path]
+        if inside is not None:
+            chosen = next((some for pattern in _FOLDER_PATTERNS if (some := _matching(inside, pattern))), [])
+            if not chosen:
+                raise TraceError(
+                    f"{path} holds no traces", "traces are files called rank0.json.gz, rank1.json.gz and so on"
+                )
+        for file in chosen:
+            files.setdefault(_identity(file), file)
+    if not files:
+        raise TraceError("no traces were given", "give trace files, or the folder in which they lie")
+    return list(files.values())
+
+
+def _identity(file: Path) -> Path:
+    try:
+        return file.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return file  # links in a circle, or no name at all: reading it will say so
+
+
+def _matching(files: Sequence[Path], pattern: str) -> list[Path]:
+    return [file for file in files if re.fullmatch(pattern, file.name) and file.is_file()]
+
+
+def _by_rank(traces: Sequence[TraceFile]) -> dict[int, TraceFile]:
+    """The traces by global rank: as `distributedInfo` says, else pipetrace's metadata, else the file's name."""
+    by_rank: dict[int, TraceFile] = {}
+    for trace in traces:
+        rank = _number(trace.distributed.get("rank"))
+        if rank is None:
+            rank = _number(trace.pipetrace.get("rank"))
+        if rank is None and (match := _RANK_IN_NAME.search(trace.path.name)):
+            rank = int(match[1])
+        if rank is None:
+            raise TraceError(
+                f"{trace.path}: neither distributedInfo nor the file's name says which rank this is",
+                "call the file rank0.json.gz, with its rank",
+            )
+        if rank in by_rank:
+            raise TraceError(
+                f"{trace.path} and {by_rank[rank].path} are both of rank {rank}", "give the traces of one run"
+            )
+        by_rank[rank] = trace
+    return by_rank
+
+
+def _number(value: Any) -> int | None:
+    """A count from 0 that stands in metadata; None for anything else."""
+    if isinstance(value, str) and re.fullmatch(r"\d{1,6}", value):
+        return int(value)
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1_000_000
+    return value if is_count else None
+
+
+def _world_size(by_rank: Mapping[int, TraceFile]) -> int | None:
+    """The world size that all traces that name one agree on."""
+    sizes = {rank: size for rank, trace in by_rank.items() if (size := _number(trace.distributed.get("world_size")))}
+    if len(set(sizes.values())) > 1:
+        (rank, size), (other, different) = next(
+            (one, two) for one in sizes.items() for two in sizes.items() if one[1] != two[1]
+        )
+        raise TraceError(
+            f"{by_rank[rank].path} is of {size} ranks, but {by_rank[other].path} of {different}",
+            "give the traces of one run",
+        )
+    world = next(iter(sizes.values()), None)
+    if world is not None and max(by_rank) >= world:
+        rank = max(by_rank)
+        raise TraceError(f"{by_rank[rank].path} is of rank {rank}, but the run has {world} ranks")
+    return world
+
+
+def _one_pipeline(steps: Mapping[int, RankSteps]) -> None:
+    holder: dict[tuple[int, int], int] = {}
+    for rank, of in steps.items():
+        for pipe, stage in stages_of(of):
+            other = holder.setdefault((pipe, stage), rank)
+            if other != rank:
+                of_pipe = f" of pipe {pipe}" if pipe else ""
+                raise TraceError(
+                    f"stage {stage}{of_pipe} was computed on rank {other} and on rank {rank}: "
+                    "these are traces of several pipelines",
+                    "give the traces of one pipeline's ranks",
+                )
+
+
+def _run_info(by_rank: Mapping[int, TraceFile]) -> tuple[RunInfo | None, list[str]]:
+    """What the first rank that says so was run with, and what is odd about that."""
+    infos: dict[int, RunInfo] = {}
+    notes = []
+    for rank, trace in sorted(by_rank.items()):
+        table = trace.pipetrace.get("run")
+        if not isinstance(table, dict):
+            continue
+        try:
+            infos[rank] = RunInfo.from_dict(table)
+        except TraceError as error:
+            notes.append(f"{trace.path.name}: what was run is not known: {error.message}")
+    if not infos:
+        return None, notes
+    first = min(infos)
+    for rank, info in infos.items():
+        if (info.schedule, info.started) != (infos[first].schedule, infos[first].started):
+            notes.append(f"ranks {first} and {rank} name different runs, so their times may not go together")
+            break
+    return infos[first], notes
+
+
+def _clocks(by_rank: Mapping[int, TraceFile]) -> tuple[bool, list[str]]:
+    """Whether all ranks read one clock, and why that is believed."""
+    if len(by_rank) == 1:
+        return True, []
+    clocks = [trace.pipetrace.get("clock") for trace in by_rank.values()]
+    told = {(clock.get("host"), clock.get("boot_id")) for clock in clocks if isinstance(clock, dict)}
+    if all(isinstance(clock, dict) for clock in clocks):
+        host, boot = next(iter(told))
+        if len(told) == 1 and boot:
+            return True, [f"all ranks ran on one machine ({host}, one boot id), so they share one clock"]
+        return False, [NOT_ALIGNED]
+    hosts = {trace.host for trace in by_rank.values()}
+    if len(hosts) == 1 and (host := next(iter(hosts))):
+        return True, [f"all ranks name the host {host!r}, so they are taken to share one clock"]
+    return False, [NOT_ALIGNED]
+
+
+def _step_names(steps: Mapping[int, RankSteps]) -> tuple[tuple[str, ...], list[str]]:
+    """The steps, in order, and the ranks that lack some."""
+    names: dict[str, None] = {}
+    for of in steps.values():
+        if set(of.steps) != {WHOLE_TRACE}:
+            names.update(dict.fromkeys(of.steps))
+    if not names:
+        return (WHOLE_TRACE,), []
+    unmatched = []
+    for rank, of in steps.items():
+        absent = [name for name in names if name not in of.steps]
+        if set(of.steps) == {WHOLE_TRACE} and len(names) == 1:
+            continue
+        if absent:
+            unmatched.append(f"rank {rank} does not have {', '.join(absent[:5])}{' …' if len(absent) > 5 else ''}")
+    return tuple(sorted(names, key=_natural)), unmatched
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _of_step(steps: Mapping[int, RankSteps], name: str) -> dict[int, RankStep]:
+    return dict(_steps_called(steps, name))
+
+
+def _steps_called(steps: Mapping[int, RankSteps], name: str) -> Iterator[tuple[int, RankStep]]:
+    for rank, of in steps.items():
+        # Only where there is one step does a trace without marks belong to it; `_step_names` saw to that.
+        step = of.steps.get(name) or (of.steps.get(WHOLE_TRACE) if name != WHOLE_TRACE else None)
+        if step is not None:
+            yield rank, step

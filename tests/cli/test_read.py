@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import misuse, pipetrace, refusal
+
+TRACES = Path(__file__).parent.parent / "data" / "traces"
+
+
+@pytest.mark.parametrize(
+    ("folder", "ranks", "words"),
+    [
+        ("1f1b_pp2_mb4_mlp", 2, "no action is labelled on ranks 0, 1"),
+        ("gpipe_pp2_mb4_mlp", 2, "torch gpipe"),
+        ("rt-zbh1_pp4_mb8_mlp", 4, "the I of stage 0 (rank 0) does nothing"),
+        ("synthetic_gpu_1f1b_pp4_mb8", 4, "GPU kernels were seen"),
+        ("zbv_pp2_mb4_mlp", 2, "torch runtime"),
+    ],
+)
+def test_ranks_actions_and_what_is_not_there(folder: str, ranks: int, words: str) -> None:
+    ran = pipetrace("read", TRACES / folder, COLUMNS="200")
+    assert ran.returncode == 0, ran.stderr
+    assert f"{ranks} recorded of {ranks}" in ran.stdout
+    assert words in ran.stdout
+    assert "Traceback" not in ran.stderr
+
+
+def test_json() -> None:
+    ran = pipetrace("read", TRACES / "zbv_pp2_mb4_mlp", "--json")
+    document = json.loads(ran.stdout)
+    assert document["schema"] == 1
+    assert [found["counts"]["F"] for found in document["found"]] == [8, 8]
+    (step,) = document["steps"]
+    assert step["actions"] == 48
+    assert step["makespan_ns"] == step["busy_ns"][0] + step["global_idle_ns"][0]
+
+
+def test_a_rank_of_several_is_said_to_be_missing(tmp_path: Path) -> None:
+    (tmp_path / "rank2.json.gz").write_bytes((TRACES / "rt-zbh1_pp4_mb8_mlp" / "rank2.json.gz").read_bytes())
+    ran = pipetrace("read", tmp_path, COLUMNS="200")
+    assert ran.returncode == 0
+    assert "1 recorded of 4" in ran.stdout
+    assert "not found:" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("rank0.json", b""),
+        ("rank0.json", b"no json"),
+        ("rank0.json", b"[1, 2"),
+        ("rank0.json", b"{}"),
+        ("rank0.json", b'{"traceEvents": 3}'),
+        ("rank0.json", bytes(range(256))),
+        ("rank0.json.gz", b"\x1f\x8b\x08\x00truncated"),
+        ("rank0.json.gz", b"no gzip"),
+    ],
+)
+def test_what_is_no_trace_gets_one_line(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert name in refusal("read", tmp_path / name)
+    assert name in refusal("read", tmp_path)
+
+
+def test_nothing_to_read(tmp_path: Path) -> None:
+    assert "nowhere" in refusal("read", tmp_path / "nowhere")
+    assert str(tmp_path) in refusal("read", tmp_path)
+    assert "TRACES" in misuse("read")

@@ -1,0 +1,126 @@
+"""From a schedule to a real run to a diff, as a user goes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipetrace.costs import parse_costs
+from pipetrace.schedules import build
+from pipetrace.simulate import simulate
+from tests.cli.command import misuse, pipetrace, refusal
+
+TRACES = Path(__file__).parent.parent / "data" / "traces"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of ZB-H1 with synthetic times."""
+    folder = tmp_path_factory.mktemp("runs") / "RUN"
+    ran = pipetrace("run", "zb-h1", "-p", 3, "-m", 4, "--costs", "F=3,I=4,W=2", "--steps", 2, "-o", folder)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == ""
+    return folder
+
+
+def test_run_folder(folder: Path) -> None:
+    names = {path.name for path in folder.iterdir()}
+    assert names >= {"run.toml", "schedule.csv", *(f"rank{rank}_trace.json.gz" for rank in range(3))}
+    metadata = json.loads(gzip.decompress((folder / "rank1_trace.json.gz").read_bytes()))["pipetrace"]
+    assert metadata["rank"] == 1
+    assert metadata["run"]["schedule"] == "zb-h1"
+
+
+def test_diff_needs_nothing_but_the_folder(folder: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "moved"
+    shutil.copytree(folder, alone)
+    ran = pipetrace("diff", alone)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.splitlines() == [f"wrote {alone / 'diff.html'}", f"wrote {alone / 'diff.json.gz'}"]
+    assert max(map(len, ran.stdout.splitlines())) <= 80
+    page = (alone / "diff.html").read_text(encoding="utf-8")
+    assert "zb-h1" in page
+    events = json.loads(gzip.decompress((alone / "diff.json.gz").read_bytes()))["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert len(names) >= 6
+
+
+def test_diff_as_json(folder: Path) -> None:
+    ran = pipetrace("diff", folder, "--json", "-o", folder / "x.html")
+    document = json.loads(ran.stdout)
+    schedule = build("zb-h1", 3, 4)
+    assert document["schema"] == 1
+    assert len(document["actions"]) == len(schedule)
+    assert (document["missing"], document["extra"], document["reordered"]) == ([], [], [])
+    assert document["costs"]["default"] == {"F": 3_000_000, "I": 4_000_000, "W": 2_000_000}
+    assert document["makespan_ns"]["ideal"] == simulate(schedule, parse_costs("F=3,I=4,W=2")).makespan
+    assert document["makespan_ns"]["measured"] >= document["makespan_ns"]["ideal"]
+    for action in document["actions"]:
+        letter = action["action"].lstrip("0123456789")[0]
+        assert action["measured_duration_ns"] >= {"F": 3, "I": 4, "W": 2}[letter] * 1_000_000
+        assert action["slip_ns"] >= 0
+    for rank in document["ranks"]:
+        for which in ("ideal", "measured"):
+            assert rank["busy_ns"][which] + rank["global_idle_ns"][which] == document["makespan_ns"][which]
+
+
+def test_read_a_run(folder: Path) -> None:
+    ran = pipetrace("read", folder)
+    assert "zb-h1, m = 4, workload sleep" in ran.stdout
+    assert "2 steps" in ran.stdout
+
+
+def test_real_gradients_are_those_of_one_process(tmp_path: Path) -> None:
+    ran = pipetrace(
+        "run", "zb-h1", "-p", 2, "-m", 4, "--workload", "transformer", "--hidden", 32, "--sequence", 16,
+        "--steps", 1, "--check", "-o", tmp_path / "RUN",
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "equal" in ran.stdout
+    ran = pipetrace("diff", tmp_path / "RUN")
+    assert ran.returncode == 0, ran.stderr
+    assert "fitted to this run" in ran.stdout
+
+
+def test_traces_of_others_with_their_schedule(tmp_path: Path) -> None:
+    traces = TRACES / "rt-zbh1_pp4_mb8_mlp"
+    ran = pipetrace("diff", traces, "--from", traces / "compute_only.csv", "-o", "x.json", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "x.json").is_file()
+    assert "no schedule.csv" in refusal("diff", traces)
+    assert "8 ranks, the recording 4" in refusal("diff", traces, "--schedule", "1f1b", "-p", 8)
+    assert "nothing to compare" in refusal("diff", TRACES / "1f1b_pp2_mb4_mlp", "--schedule", "1f1b", "-p", 2, "-m", 4)
+
+
+def test_actions_that_were_not_run_are_reported_first() -> None:
+    ran = pipetrace("diff", TRACES / "gpipe_pp2_mb4_mlp", "--schedule", "gpipe", "-p", 2, "-m", 5)
+    assert ran.returncode == 0, ran.stderr
+    assert "missing (4): 0F4 0B4 1F4 1B4" in ran.stdout
+
+
+def test_refusals(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("precious")
+    assert "file" in refusal("run", "zb-h1", "-o", tmp_path / "file")
+    assert "file" in refusal("run", "zb-h1", "-o", tmp_path / "file" / "RUN")
+    assert "full" in refusal("run", "zb-h1", "-o", tmp_path / "full")
+    assert (tmp_path / "full" / "thesis.txt").read_text() == "precious"
+    assert "workload" in refusal("run", "zb-h1", "--workload", "dream", "-o", tmp_path / "RUN")
+    assert "steps" in refusal("run", "zb-h1", "--steps", 0, "-o", tmp_path / "RUN")
+    assert "-o" in misuse("run", "zb-h1")
+    assert "--schedule" in misuse("diff", TRACES, "-p", 2)
+    assert "cannot tell the format of x.pdf" in refusal("diff", TRACES, "-o", "x.pdf")
+
+
+def test_a_spoilt_run_folder_gets_one_line(folder: Path, tmp_path: Path) -> None:
+    spoilt = tmp_path / "spoilt"
+    shutil.copytree(folder, spoilt)
+    (spoilt / "schedule.csv").write_text("0F0,0F0\n")
+    assert "schedule.csv" in refusal("diff", spoilt)
+    (spoilt / "rank1_trace.json.gz").write_bytes(b"\x1f\x8b")
+    assert "rank1_trace.json.gz" in refusal("diff", spoilt)

@@ -1,0 +1,274 @@
+"""The pages, in a browser, as people open them: from a file, without a network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipetrace import Action, Costs, Kind, StageCosts, build, simulate
+from pipetrace.diff import Diff, diff
+from pipetrace.errors import OutputError
+from pipetrace.report.diff_page import write_diff_page
+from pipetrace.report.figure import Mode
+from pipetrace.report.page import write_schedule_page
+from tests import browser
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+chromium = browser.chromium
+
+EVIL = '</script><img src="https://evil.example/x.png" onerror="throw 1">&<b>'
+
+
+@pytest.fixture(scope="module")
+def slow_stage() -> Diff:
+    schedule = build("zb-h1", 4, 8)
+    costs = Costs(stages={2: StageCosts(1_510_000, 1_480_123, 1_500_001)}, p2p=120_000)
+    return diff(simulate(schedule), simulate(schedule, costs))
+
+
+def schedule_page(path: Path, name: str = "zb-h1", ranks: int = 4, microbatches: int = 8) -> Path:
+    schedule = build(name, ranks, microbatches)
+    write_schedule_page(path, schedule, simulate(schedule), Costs())
+    return path
+
+
+def diff_page(path: Path, of: Diff, **options: Any) -> Path:
+    given: dict[str, Any] = {"title": "a run", "schedule": build("zb-h1", 4, 8)}
+    write_diff_page(path, of, **given | options)
+    return path
+
+
+def without_plotly(path: Path) -> str:
+    text = path.read_text(encoding="utf-8")
+    return text[: text.rindex("</footer>")]
+
+
+def background(page: Page, selector: str) -> str:
+    return str(page.evaluate(f"getComputedStyle(document.querySelector('{selector}')).backgroundColor"))
+
+
+def test_a_page_names_no_other_place(tmp_path: Path, slow_stage: Diff) -> None:
+    for path in (schedule_page(tmp_path / "a.html"), diff_page(tmp_path / "b.html", slow_stage)):
+        text = without_plotly(path)
+        assert not re.search(r"(src|href)=\"(?!data:|#)", text)
+        assert "default-src 'none'" in text
+        assert text.startswith("<!doctype html>")
+        assert '<html lang="en">' in text
+
+
+def test_figures_are_those_of_the_metrics(tmp_path: Path) -> None:
+    text = without_plotly(schedule_page(tmp_path / "a.html"))
+    for figure in ("27 ms", "11.1 %", "12 ms", "6 ms", "4 chunks"):
+        assert f"<strong>{figure}</strong>" in text
+    assert "global idle = makespan - busy" in text
+    assert Mode.BARS.value in text
+
+
+def test_what_a_user_named_is_text(tmp_path: Path, slow_stage: Diff) -> None:
+    path = diff_page(tmp_path / "a.html", slow_stage, title=EVIL, facts=[(EVIL, EVIL)], notes=[EVIL])
+    assert "<img" not in without_plotly(path)
+
+
+def test_mismatches_come_before_the_chart(tmp_path: Path) -> None:
+    schedule = build("gpipe", 2, 4)
+    ideal = simulate(schedule)
+    measured = ideal.where(ideal.code != Action(Kind.F, 1, 3).code)
+    text = without_plotly(diff_page(tmp_path / "a.html", diff(ideal, measured), schedule=schedule))
+    assert "Missing: 1" in text
+    assert text.index("Missing: 1") < text.index('data-figure="tiles"')
+    assert "Extra" not in text
+    same = without_plotly(diff_page(tmp_path / "b.html", diff(ideal, ideal), schedule=None))
+    assert "Actions that do not match" not in same
+
+
+def test_steps_and_facts_are_told(tmp_path: Path, slow_stage: Diff) -> None:
+    path = diff_page(
+        tmp_path / "a.html",
+        slow_stage,
+        facts=[("CUDA_DEVICE_MAX_CONNECTIONS", "1")],
+        step_makespans=[40_000_000, 38_891_000],
+        chosen_step=1,
+    )
+    text = without_plotly(path)
+    assert "40.000, 38.891 (shown) ms" in text
+    assert "<dt>CUDA_DEVICE_MAX_CONNECTIONS</dt><dd>1</dd>" in text
+
+
+def test_a_page_that_cannot_be_written(tmp_path: Path, slow_stage: Diff) -> None:
+    path = tmp_path / "missing" / "a.html"
+    with pytest.raises(OutputError):
+        schedule_page(path)
+    with pytest.raises(OutputError):
+        diff_page(path, slow_stage)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["schedule", "diff"])
+def test_it_opens_from_a_file_without_network_and_errors(
+    tmp_path: Path, chromium: Browser, slow_stage: Diff, kind: str, scheme: str
+) -> None:
+    path = tmp_path / "page.html"
+    if kind == "schedule":
+        schedule_page(path)
+    else:
+        diff_page(path, slow_stage, title=EVIL, facts=[(EVIL, EVIL)], notes=[EVIL])
+    with browser.Watched(chromium, scheme=scheme) as seen:
+        seen.page.goto(path.as_uri())
+        seen.page.wait_for_selector("html[data-drawn]")
+        tiles = seen.page.locator("#tiles .bars path").count()
+        dark_page = background(seen.page, "body")
+        ink = seen.page.evaluate("document.getElementById('tiles')._fullLayout.font.color")
+        labels = seen.page.locator("#tiles .bartext").all_text_contents()
+        shot = seen.page.screenshot(full_page=True)
+        overflow = seen.page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+    assert seen.errors == []
+    assert seen.away == []
+    assert [url for url in seen.requests if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert tiles >= 96 * (1 if kind == "schedule" else 2)
+    assert {"0", "7"} <= set(labels)
+    assert dark_page == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 27)")
+    assert ink == ("#1b1f24" if scheme == "light" else "#e6e9ed")
+    assert len(shot) > 10_000
+    assert not overflow
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [800, 1600])
+def test_nothing_is_wider_than_the_page(tmp_path: Path, chromium: Browser, slow_stage: Diff, width: int) -> None:
+    path = diff_page(tmp_path / "page.html", slow_stage)
+    with browser.Watched(chromium, width=width) as seen:
+        seen.page.goto(path.as_uri())
+        seen.page.wait_for_selector("html[data-drawn]")
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+        boxes = [box for item in seen.page.locator("#tiles .legendtext").all() if (box := item.bounding_box())]
+        title = seen.page.locator("#tiles .annotation-text").first.bounding_box()
+    assert title is not None
+    assert all(box["y"] + box["height"] <= title["y"] + 1 for box in boxes)
+
+
+@pytest.mark.browser
+def test_the_theme_follows_while_the_page_is_open(tmp_path: Path, chromium: Browser) -> None:
+    path = schedule_page(tmp_path / "page.html")
+    with browser.Watched(chromium) as seen:
+        seen.page.goto(path.as_uri())
+        seen.page.wait_for_selector("html[data-drawn]")
+        seen.page.emulate_media(color_scheme="dark")
+        seen.page.wait_for_function("document.getElementById('tiles')._fullLayout.font.color === '#e6e9ed'")
+        seen.page.wait_for_function("document.getElementById('in-flight')._fullLayout.paper_bgcolor === '#14171b'")
+    assert seen.errors == []
+
+
+@pytest.mark.browser
+def test_hover_tells_the_action_and_zoom_is_shared(tmp_path: Path, chromium: Browser, slow_stage: Diff) -> None:
+    path = diff_page(tmp_path / "diff.html", slow_stage)
+    with browser.Watched(chromium) as seen:
+        seen.page.goto(path.as_uri())
+        seen.page.wait_for_selector("html[data-drawn]")
+        seen.page.locator("#tiles .bars path").first.hover(force=True)
+        seen.page.wait_for_selector("#tiles .hovertext")
+        text = seen.page.locator("#tiles .hovertext").first.text_content() or ""
+        for part in ("0F0", "slip 0.000 ms", "stage 0, microbatch 0", "duration 1 ms"):
+            assert part in text.replace("+", "")
+        schedule_page(path)
+        seen.page.goto(path.as_uri())
+        seen.page.wait_for_selector("html[data-drawn]")
+        seen.page.evaluate("Plotly.relayout('tiles', {'xaxis.range': [2, 5]})")
+        seen.page.wait_for_function("document.getElementById('in-flight').layout.xaxis.range[0] === 2")
+        size = seen.page.evaluate("document.getElementById('tiles')._fullData[0].insidetextfont.size")
+        assert size == 11
+    assert seen.errors == []
+
+
+@pytest.fixture
+def table(tmp_path: Path, chromium: Browser) -> Any:
+    def open_(of: Diff) -> browser.Watched:
+        seen = browser.Watched(chromium)
+        opened.append(seen)
+        seen.page.goto(diff_page(tmp_path / "page.html", of).as_uri())
+        seen.page.wait_for_selector(".actions tbody tr")
+        return seen
+
+    opened: list[browser.Watched] = []
+    yield open_
+    for seen in opened:
+        assert seen.errors == []
+        seen.context.close()
+
+
+def column(page: Page, index: int) -> list[str]:
+    return page.locator(f".actions tbody tr > :nth-child({index})").all_inner_texts()
+
+
+@pytest.mark.browser
+def test_the_table_of_actions_sorts_and_filters(table: Callable[[Diff], browser.Watched], slow_stage: Diff) -> None:
+    page = table(slow_stage).page
+    head = page.locator(".actions thead th")
+    slips = [float(text.replace(",", "")) for text in column(page, 5)]
+    assert slips == sorted(slips, reverse=True)
+    assert head.nth(4).get_attribute("aria-sort") == "descending"
+    head.nth(4).locator("button").click()
+    assert [float(text) for text in column(page, 5)] == sorted(slips)
+    assert head.nth(4).get_attribute("aria-sort") == "ascending"
+    head.nth(0).locator("button").click()
+    assert column(page, 1)[:3] == ["0F0", "0F1", "0F2"]
+    assert head.nth(4).get_attribute("aria-sort") is None
+    head.nth(2).locator("button").focus()
+    page.keyboard.press("Enter")
+    starts = [float(text) for text in column(page, 3)]
+    assert starts == sorted(starts)
+    page.select_option("[data-filter=rank]", "2")
+    assert set(column(page, 2)) == {"2"}
+    page.select_option("[data-filter=kind]", "W")
+    assert column(page, 1) == [f"2W{microbatch}" for microbatch in range(8)]
+    page.fill("[data-filter=text]", "W7")
+    assert column(page, 1) == ["2W7"]
+    assert "1 of 1 actions" in page.locator("[data-count]").inner_text()
+
+
+@pytest.mark.browser
+def test_a_long_table_shows_its_worst_first_and_more_when_asked(table: Callable[[Diff], browser.Watched]) -> None:
+    schedule = build("1f1b", 4, 200)
+    page = table(diff(simulate(schedule), simulate(schedule, Costs(p2p=100_000)))).page
+    assert page.locator(".actions tbody tr").count() == 200
+    page.locator("[data-more]").click()
+    assert page.locator(".actions tbody tr").count() == 1200
+    assert "1,200 of 1,600" in page.locator("[data-count]").inner_text()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("mode", [Mode.LINES, Mode.HEATMAP], ids=lambda mode: mode.name)
+def test_the_modes_for_many_tiles_are_drawn_and_said(
+    tmp_path: Path, chromium: Browser, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("figure", "page"):
+        monkeypatch.setattr(f"pipetrace.report.{module}.mode_for", lambda _: mode)
+    path = schedule_page(tmp_path / "page.html")
+    assert escape(mode.value) in without_plotly(path)
+    with browser.Watched(chromium) as seen:
+        seen.page.goto(path.as_uri())
+        seen.page.wait_for_selector("html[data-drawn]")
+        if mode is Mode.LINES:
+            # The middle of the first tile, half a ms and half a row in.
+            at = seen.page.evaluate(
+                "(() => { const p = document.getElementById('tiles'), l = p._fullLayout, b = p.getBoundingClientRect();"
+                " return [b.x + l._size.l + l.xaxis.d2p(0.5), b.y + l._size.t + l.yaxis.d2p(0)]; })()"
+            )
+            seen.page.mouse.move(at[0] + 1, at[1] + 1)
+            seen.page.mouse.move(*at)
+            seen.page.wait_for_selector("#tiles .hovertext")
+            text = seen.page.locator("#tiles .hovertext").first.text_content() or ""
+            assert "0F0" in text
+            assert "duration 1 ms" in text
+        else:
+            assert seen.page.locator("#tiles .heatmaplayer image").count() == 1
+    assert seen.errors == []
+    assert seen.away == []

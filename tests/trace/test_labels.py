@@ -1,0 +1,62 @@
+"""What the names of ranges say."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipetrace.action import Action, Kind, code_text, parse
+from pipetrace.errors import ActionError
+from pipetrace.trace.labels import LabelStyle, Role, read_label, sender_of, step_number, transfer_of
+
+
+@pytest.mark.parametrize(
+    ("name", "style", "role", "text"),
+    [
+        ("PP:0F3", LabelStyle.RUNTIME, Role.COMPUTE, "0F3"),
+        ("PP:d1:2W6", LabelStyle.RUNTIME, Role.COMPUTE, "d1:2W6"),
+        ("PP:(0F7;7B3)OVERLAP_F_B", LabelStyle.RUNTIME, Role.COMPUTE, "(0F7;7B3)OVERLAP_F_B"),
+        ("PP:0SEND_F0", LabelStyle.RUNTIME, Role.POST, "0SEND_F0"),
+        ("PP:7REDUCE_GRAD", LabelStyle.RUNTIME, Role.WHOLE_STAGE, "7REDUCE_GRAD"),
+        ("POST:1RECV_F3", LabelStyle.PIPETRACE, Role.POST, "1RECV_F3"),
+        ("WAIT:1RECV_F3", LabelStyle.PIPETRACE, Role.WAIT, "1RECV_F3"),
+        ("Forward 3", LabelStyle.GPIPE, Role.COMPUTE, "5F3"),
+        ("Backward 0", LabelStyle.GPIPE, Role.COMPUTE, "5B0"),
+    ],
+)
+def test_labels(name: str, style: LabelStyle, role: Role, text: str) -> None:
+    label = read_label(name, 5)
+    assert label is not None
+    assert (label.style, label.role, code_text(label.code, label.partner)) == (style, role, text)
+
+
+@pytest.mark.parametrize("name", ["aten::mm", "Forward", "Forward 3x", "Forward 03", "pp:0F3", "PP", "STEP", ""])
+def test_other_names_are_no_labels(name: str) -> None:
+    assert read_label(name, 0) is None
+
+
+@pytest.mark.parametrize("name", ["PP:", "PP:0F", "PP:0F3 ", "POST:0F3", "WAIT:0OPTIM", "PP:(0F1;0F2)OVERLAP_F_B"])
+def test_labels_that_name_no_action(name: str) -> None:
+    with pytest.raises(ActionError):
+        read_label(name, 0)
+
+
+def test_step_numbers() -> None:
+    assert [step_number(name) for name in ("ProfilerStep#12", "ProfilerStep #3", "ProfilerStep", "STEP")] == [
+        12,
+        3,
+        None,
+        None,
+    ]
+
+
+def test_ends_of_a_transfer() -> None:
+    def code(text: str) -> int:
+        action = parse(text)
+        assert isinstance(action, Action)
+        return action.code
+
+    assert code_text(sender_of(code("1RECV_F3"))) == "0SEND_F3"
+    assert code_text(sender_of(code("d1:1RECV_B3"))) == "d1:2SEND_B3"
+    assert code_text(transfer_of(code("1F3"), sends=True)) == "1SEND_F3"
+    assert code_text(transfer_of(code("1B3"), sends=False)) == "1RECV_B3"
+    assert Kind(code("1RECV_F3") & 31) is Kind.RECV_F

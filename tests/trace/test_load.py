@@ -1,0 +1,140 @@
+"""One trace file: exact times, and what is broken mended or named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipetrace.errors import TraceError
+from pipetrace.trace.chrome import micros
+from pipetrace.trace.load import load_trace, nanoseconds
+
+GOOD = b'{"baseTimeNanoseconds": 1790857026000000000, "traceEvents": [{"ph": "X", "name": "a", "ts": 1.5, "dur": 2}]}'
+
+
+def write(tmp_path: Path, data: bytes, name: str = "rank0.json") -> Path:
+    path = tmp_path / name
+    path.write_bytes(data)
+    return path
+
+
+@given(st.integers(0, 4 * 10**18), st.integers(0, 10**15))
+def test_times_are_exact(ts: int, dur: int) -> None:
+    assert nanoseconds(Decimal(micros(ts))) == ts
+    assert nanoseconds(Decimal(micros(ts)) + Decimal(micros(dur))) == ts + dur
+
+
+def test_times_of_a_file_are_exact(tmp_path: Path) -> None:
+    # As doubles these two are 1 ns off, or equal.
+    events = (
+        b'[{"ph":"X","name":"a","ts":8796093022207.999,"dur":0.001},{"ph":"X","name":"b","ts":1790857026000123.457}]'
+    )
+    trace = load_trace(write(tmp_path, b'{"baseTimeNanoseconds": "1000", "traceEvents": ' + events + b"}"))
+    assert [trace.start(e) for e in trace.events] == [8_796_093_022_208_999, 1_790_857_026_000_124_457]
+    assert trace.end(trace.events[0]) == 8_796_093_022_209_000
+
+
+@pytest.mark.parametrize("name", ["rank0.json", "rank0.json.gz"])
+def test_compression_is_seen_by_content(tmp_path: Path, name: str) -> None:
+    for data in (GOOD, gzip.compress(GOOD), gzip.compress(GOOD[:40]) + gzip.compress(GOOD[40:])):
+        trace = load_trace(write(tmp_path, data, name))
+        assert [(e.name, trace.start(e)) for e in trace.events] == [("a", 1790857026000001500)]
+        assert trace.notes == ()
+
+
+def test_a_bare_array_is_a_trace_too(tmp_path: Path) -> None:
+    trace = load_trace(write(tmp_path, b' [{"ph": "X", "name": "a", "ts": "7", "dur": null}]'))
+    assert trace.base == 0
+    assert (trace.start(trace.events[0]), trace.end(trace.events[0])) == (7000, 7000)
+
+
+def test_odd_events_harm_nobody(tmp_path: Path) -> None:
+    events = [
+        {},
+        {"ph": "X"},
+        {"ph": "X", "name": None, "ts": 1},
+        {"ph": "X", "name": 5, "ts": 1},
+        {"ph": 3, "name": ["x"], "ts": 1, "args": {"deep": [{}]}},
+        {"ph": "X", "name": "negative", "ts": 5, "dur": -3},
+        {"ph": "X", "name": "huge", "ts": "1e999999"},
+        {"ph": "X", "name": "none", "ts": "NaN"},
+        {"ph": "X", "name": "long", "ts": 1, "dur": 1e300},
+        {"ph": "i", "name": "instant", "ts": 1},
+    ]
+    trace = load_trace(write(tmp_path, json.dumps({"traceEvents": events, "host_name": 3, "pipetrace": []}).encode()))
+    assert [e.name for e in trace.events] == ["negative"]
+    assert trace.end(trace.events[0]) == 5000
+    assert "3 events with an impossible time" in trace.notes[0]
+    assert (trace.host, trace.pipetrace, trace.distributed) == ("", {}, {})
+
+
+def test_what_can_be_mended_is_mended_and_told(tmp_path: Path) -> None:
+    bad = b'\xef\xbb\xbf{"x": NaN, "y": [-Infinity, inf, -nan], "s": "NaN \\" inf", "traceEvents": '
+    bad += b'[{"ph": "X", "name": "a\xff NaN", "ts": 1, "dur": Infinity}]}'
+    trace = load_trace(write(tmp_path, bad))
+    assert [e.name for e in trace.events] == ["a\ufffd NaN"]
+    assert [note.split(": ")[1] for note in trace.notes] == [
+        "a byte-order mark at the start was skipped",
+        "bytes that are no UTF-8 were replaced",
+        "5 numbers that were NaN or infinite were read as absent",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is empty"),
+        (b" \n", "is empty"),
+        (gzip.compress(b""), "is empty"),
+        (b"not json", "is no JSON"),
+        (b"\x00\x01\xff\xfe binary", "is no JSON"),
+        (b"3", "neither an object nor an array"),
+        (b'"text"', "neither an object nor an array"),
+        (b"null", "neither an object nor an array"),
+        (b"{}", "no traceEvents"),
+        (b'{"traceEvents": 3}', "traceEvents"),
+        (b'{"traceEvents": [3]}', "traceEvents[0]"),
+        (b'{"traceEvents": [{"ts": "x"}]}', "traceEvents[0].ts"),
+        (GOOD[:-20], "is cut off: the JSON does not end (the data ends at byte 88)"),
+        (gzip.compress(GOOD)[:-12], "the gzip data is cut off"),
+        (gzip.compress(GOOD)[:-8] + b"12345678", "the gzip data is damaged"),
+        (b"\x1f\x8bjunk that is no gzip", "the gzip data is damaged"),
+        (b'{"baseTimeNanoseconds": "soon", "traceEvents": []}', "baseTimeNanoseconds 'soon' is no time"),
+        (b'{"baseTimeNanoseconds": 1e300, "traceEvents": []}', "is no time"),
+        (b'{"baseTimeNanoseconds": [1], "traceEvents": []}', "is no time"),
+        (b"[" * 100_000, ""),
+        (b'{"a":' * 100_000, ""),
+    ],
+)
+def test_the_rest_is_refused_in_one_line(tmp_path: Path, data: bytes, message: str) -> None:
+    path = write(tmp_path, data)
+    with pytest.raises(TraceError) as caught:
+        load_trace(path)
+    assert message in caught.value.message
+    assert str(path) in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    for path, message in ((tmp_path / "absent", "No such file"), (tmp_path, "directory"), (tmp_path / "a\0", "null")):
+        with pytest.raises(TraceError, match=message):
+            load_trace(path)
+
+
+@given(st.binary(max_size=60), st.booleans())
+def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes, inside: bool) -> None:
+    path = tmp_path_factory.mktemp("any") / "rank0.json"
+    path.write_bytes(b'{"traceEvents": [' + data + b"]}" if inside else data)
+    message = str(path)
+    try:
+        load_trace(path)
+    except TraceError as error:
+        message = error.message
+    assert str(path) in message
+    assert "\n" not in message
