@@ -7,7 +7,8 @@
 """
 
 from pipetrace.action import Action, Kind, Pair, Part, parse
-from pipetrace.costs import Costs, PairCost, StageCosts, parse_costs
+from pipetrace.costs import Costs, PairCost, StageCosts
+from pipetrace.costs_io import parse_costs
 from pipetrace.errors import PipetraceError
 from pipetrace.metrics import bubbles, peak_in_flight
 from pipetrace.placement import Placement

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
-from typing import Any
 
 import numpy as np
 
@@ -29,6 +26,10 @@ class StageCosts:
         I: Input gradient.
         W: Weight gradient.
         B: Full backward; I + W when None.
+        recompute: Added to the start of the backward (I, B or a pair): the forward run again, under activation
+            checkpointing.
+        reduce_grad: Gradient reduction at the end of a step, also between the replicas of a bidirectional schedule.
+        optim: Optimiser at the end of a step.
 
     Raises:
         CostError: A cost is negative, or over 1,000 s.
@@ -38,11 +39,15 @@ class StageCosts:
     I: int  # noqa: E741 - the field's own letter
     W: int
     B: int | None = None
+    recompute: int = 0
+    reduce_grad: int = 0
+    optim: int = 0
 
     def __post_init__(self) -> None:
-        for letter, value in (("F", self.F), ("I", self.I), ("W", self.W), ("B", self.B)):
+        for name in self.__slots__:
+            value = getattr(self, name)
             if value is not None and not 0 <= value <= MAX_COST:
-                raise CostError(f"{letter} costs {value} ns", "give a time between 0 and 1000 s")
+                raise CostError(f"{name} costs {value} ns", "give a time between 0 and 1000 s")
 
     @property
     def full_backward(self) -> int:
@@ -71,6 +76,51 @@ class PairCost:
             raise CostError("an overlapped pair's outputs must be ready between its start and its end")
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What connects two ranks.
+
+    Args:
+        latency: ns.
+        bandwidth: Bytes a second; None for one that adds nothing to the latency.
+
+    Raises:
+        CostError: The latency is negative or over 1,000 s, or the bandwidth not positive.
+    """
+
+    latency: int
+    bandwidth: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.latency <= MAX_COST:
+            raise CostError(f"a latency of {self.latency} ns", "give a time between 0 and 1000 s")
+        if self.bandwidth is not None and not self.bandwidth > 0:
+            raise CostError(f"a bandwidth of {self.bandwidth} bytes/s", "give one above 0")
+
+    def time(self, message_bytes: int) -> int:
+        """ns that a message takes: latency + bytes / bandwidth."""
+        return self.latency + (0 if self.bandwidth is None else round(message_bytes / self.bandwidth * 1e9))
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What a transfer between ranks takes beside `Costs.p2p`, its latency within a node.
+
+    Args:
+        message_bytes: Size of an activation, and of its gradient.
+        bandwidth: Bytes a second within a node; None for no limit.
+        ranks_per_node: Consecutive ranks on one node; None for all.
+        across: The link between ranks on two nodes; as within a node when None.
+        links: Single links, (from, to) rank; they replace what else would hold.
+    """
+
+    message_bytes: int = 0
+    bandwidth: float | None = None
+    ranks_per_node: int | None = None
+    across: Link | None = None
+    links: Mapping[tuple[int, int], Link] = field(default_factory=dict)
+
+
 UNIT_STAGE = StageCosts(F=UNITS["ms"], I=UNITS["ms"], W=UNITS["ms"])
 
 
@@ -82,7 +132,8 @@ class Costs:
         default: Costs of every stage that `stages` does not name; F = I = W = 1 ms.
         stages: Costs of single stages.
         pair: Cost of an overlapped pair; when None it lasts F + B of its stages, with both outputs at its end.
-        p2p: ns from an output's being ready to its arrival on another rank; within a rank it is free.
+        p2p: ns from an output's being ready to its arrival on another rank, the latency; within a rank it is free.
+        network: What sizes, bandwidths, nodes and single links add or change.
 
     Raises:
         CostError: `p2p` is negative, or over 1,000 s.
@@ -92,6 +143,7 @@ class Costs:
     stages: Mapping[int, StageCosts] = field(default_factory=dict)
     pair: PairCost | None = None
     p2p: int = 0
+    network: Network = Network()
 
     def __post_init__(self) -> None:
         if not 0 <= self.p2p <= MAX_COST:
@@ -101,139 +153,47 @@ class Costs:
         """The costs of one stage."""
         return self.stages.get(stage, self.default)
 
+    def transfer_times(self, ranks: int) -> IntArray:
+        """ns of a transfer from each rank to each other; shape (ranks, ranks), 0 on the diagonal."""
+        network = self.network
+        times = np.full((ranks, ranks), Link(self.p2p, network.bandwidth).time(network.message_bytes), dtype=np.int64)
+        if network.across is not None and network.ranks_per_node is not None:
+            node = np.arange(ranks) // network.ranks_per_node
+            times[node[:, None] != node] = network.across.time(network.message_bytes)
+        for (source, target), link in network.links.items():
+            if source < ranks and target < ranks:
+                times[source, target] = link.time(network.message_bytes)
+        np.fill_diagonal(times, 0)
+        return times
+
     def durations(self, schedule: Schedule) -> IntArray:
         """ns of every row of a schedule; shape (n,)."""
         table = np.zeros((5, schedule.stages), dtype=np.int64)
         for stage in range(schedule.stages):
             of = self.of(stage)
-            table[Kind.F, stage], table[Kind.B, stage] = of.F, of.full_backward
-            table[Kind.I, stage], table[Kind.W, stage] = of.I, of.W
+            table[Kind.F, stage], table[Kind.B, stage] = of.F, of.full_backward + of.recompute
+            table[Kind.I, stage], table[Kind.W, stage] = of.I + of.recompute, of.W
         duration: IntArray = table[code_kind(schedule.code), code_stage(schedule.code)]
         paired = schedule.partner != NO_ACTION
         if paired.any():
-            partner = schedule.partner[paired]
-            both = duration[paired] + table[code_kind(partner), code_stage(partner)]
-            duration[paired] = both if self.pair is None else self.pair.duration
+            if self.pair is None:
+                partner = schedule.partner[paired]
+                duration[paired] += table[code_kind(partner), code_stage(partner)]
+            else:
+                duration[paired] = self.pair.duration + self._recompute(schedule)[paired]
         return duration
 
     def ready(self, schedule: Schedule, duration: IntArray) -> tuple[IntArray, IntArray]:
         """ns from every row's start to its forward output and to its input gradient; two arrays of shape (n,)."""
         if self.pair is None:
             return duration, duration
-        paired = schedule.partner != NO_ACTION
+        paired, recompute = schedule.partner != NO_ACTION, self._recompute(schedule)
         return (
-            np.where(paired, self.pair.forward_ready, duration),
-            np.where(paired, self.pair.backward_ready, duration),
+            np.where(paired, self.pair.forward_ready + recompute, duration),
+            np.where(paired, self.pair.backward_ready + recompute, duration),
         )
 
-
-def parse_time(text: str, unit: str = "ms") -> int:
-    """A number in `unit` as ns, rounded to the nearest.
-
-    Raises:
-        CostError: The text is no finite number, or the unit is unknown.
-    """
-    if unit not in UNITS:
-        raise CostError(f"unknown unit {unit!r}", f"units are {', '.join(UNITS)}")
-    try:
-        value = Decimal(text.strip())
-        if not value.is_finite() or abs(value) > MAX_COST:
-            raise InvalidOperation
-        return int((value * UNITS[unit]).to_integral_value())
-    except InvalidOperation:
-        raise CostError(f"{text!r} is no time", "give a number, e.g. 1 or 2.5; the unit is set by --unit") from None
-
-
-_COST = re.compile(r"\s*([A-Za-z]+)\s*=\s*([^=]*)")
-
-
-def parse_costs(text: str, *, unit: str = "ms", p2p: int = 0) -> Costs:
-    """Reads `F=1,I=1,W=1,B=2,FB=2.5`, in any order, each letter at most once.
-
-    F, I and W that are not given cost 1 of the unit. B is I + W unless given.
-
-    Args:
-        text: The costs.
-        unit: "ns", "us", "ms" or "s".
-        p2p: ns of a transfer.
-
-    Raises:
-        CostError: The text cannot be read.
-    """
-    given: dict[str, int] = {}
-    for item in text.split(",") if text.strip() else ():
-        match = _COST.fullmatch(item)
-        letter = match[1].upper() if match else ""
-        if match is None or letter not in ("F", "I", "W", "B", "FB"):
-            raise CostError(f"cannot read the cost {item.strip()!r}", "write costs as F=1,I=1,W=1,B=2,FB=2.5")
-        if letter in given:
-            raise CostError(f"the cost of {letter} is given twice in {text!r}")
-        given[letter] = parse_time(match[2], unit)
-    one = UNITS[unit] if unit in UNITS else parse_time("1", unit)
-    stage = StageCosts(given.get("F", one), given.get("I", one), given.get("W", one), given.get("B"))
-    pair = PairCost(given["FB"], given["FB"], given["FB"]) if "FB" in given else None
-    return Costs(default=stage, pair=pair, p2p=p2p)
-
-
-def costs_to_dict(costs: Costs) -> dict[str, Any]:
-    """Costs as plain tables of ns, for TOML and JSON; `costs_from_dict` reads them back equal."""
-
-    def table(stage: StageCosts) -> dict[str, int]:
-        return {letter: value for letter in "FIWB" if (value := getattr(stage, letter)) is not None}
-
-    out: dict[str, Any] = {"unit": "ns", "default": table(costs.default), "p2p": costs.p2p}
-    if costs.stages:
-        out["stages"] = {str(stage): table(of) for stage, of in sorted(costs.stages.items())}
-    if costs.pair is not None:
-        out["pair"] = {name: getattr(costs.pair, name) for name in ("duration", "forward_ready", "backward_ready")}
-    return out
-
-
-def costs_from_dict(table: Mapping[str, Any]) -> Costs:
-    """Costs from tables as `costs_to_dict` makes them, or as people write them::
-
-        unit = "ms"                              # of every number here; default ms
-        p2p = 0.1
-        default = { F = 1, I = 1, W = 1 }        # and B, where it is not I + W
-        stages.0 = { F = 1.2 }                   # what differs from the default; B is I + W again with a new I or W
-        pair = { duration = 2.5, forward_ready = 2.0, backward_ready = 2.5 }
-
-    Raises:
-        CostError: Something is missing, unknown, or no number.
-    """
-    unit = table.get("unit", "ms")
-    unknown = set(table) - {"unit", "p2p", "default", "stages", "pair"}
-    if unknown:
-        raise CostError(f"unknown entry {min(unknown)!r} in the costs", "entries are unit, p2p, default, stages, pair")
-
-    def numbers(name: str, given: Any, allowed: Sequence[str]) -> dict[str, int]:
-        if not isinstance(given, Mapping):
-            raise CostError(f"{name} of the costs is no table", f"write {name} = {{ {allowed[0]} = 1 }}")
-        wrong = set(given) - set(allowed)
-        if wrong:
-            raise CostError(
-                f"unknown entry {min(map(str, wrong))!r} in {name} of the costs", f"entries are {', '.join(allowed)}"
-            )
-        return {key: parse_time(str(value), unit) for key, value in given.items()}
-
-    one = parse_time("1", unit)
-    default = {"F": one, "I": one, "W": one} | numbers("default", table.get("default", {}), "FIWB")
-
-    def of_stage(given: dict[str, int]) -> StageCosts:
-        # The default's B belongs to the default's I and W.
-        inherited = {key: value for key, value in default.items() if key != "B" or not {"I", "W"} & set(given)}
-        return StageCosts(**inherited | given)
-
-    stages = table.get("stages", {})
-    if not isinstance(stages, Mapping) or not all(str(key).isdecimal() for key in stages):
-        raise CostError("stages of the costs is no table of stage numbers", "write stages.0 = { F = 1.2 }")
-    fields = ("duration", "forward_ready", "backward_ready")
-    pair = numbers("pair", table["pair"], fields) if "pair" in table else None
-    if pair is not None and "duration" not in pair:
-        raise CostError("pair of the costs has no duration")
-    return Costs(
-        default=StageCosts(**default),
-        stages={int(key): of_stage(numbers(f"stages.{key}", of, "FIWB")) for key, of in stages.items()},
-        pair=None if pair is None else PairCost(**{name: pair.get(name, pair["duration"]) for name in fields}),
-        p2p=parse_time(str(table.get("p2p", 0)), unit),
-    )
+    def _recompute(self, schedule: Schedule) -> IntArray:
+        """ns of recomputation in each row's pair; it comes first, so it moves all of the pair."""
+        of_stage = np.array([self.of(stage).recompute for stage in range(schedule.stages)], dtype=np.int64)
+        return of_stage[code_stage(schedule.partner)]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipetrace.costs import Costs, costs_to_dict
+from pipetrace.costs import Costs
+from pipetrace.costs_io import costs_to_dict
 from pipetrace.diff import Diff, diff, median_step
 from pipetrace.errors import TraceError
 from pipetrace.fit import fit_costs

@@ -1,6 +1,6 @@
 """Schedule + costs → the ideal timeline.
 
-Receives are posted ahead, sends block nobody: a transfer leaves when its data is ready and arrives `p2p` later. A rank
+Receives are posted ahead, sends block nobody: a transfer leaves when its data is ready. A rank
 runs its list in order; an action starts when the one before it has ended and its inputs have arrived.
 """
 
@@ -34,14 +34,15 @@ def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
     links = schedule.links
     duration = costs.durations(schedule)
     forward_ready, backward_ready = costs.ready(schedule, duration)
+    transfer = costs.transfer_times(schedule.ranks)
     input_crosses, gradient_crosses = links.crosses(links.inputs), links.crosses(links.gradients)
     start = longest_path(
         links,
         duration,
         forward_ready=forward_ready,
         backward_ready=backward_ready,
-        input_delay=np.where(input_crosses, costs.p2p, 0),
-        gradient_delay=np.where(gradient_crosses, costs.p2p, 0),
+        input_delay=transfer[links.rank[links.inputs], links.rank] * input_crosses,
+        gradient_delay=transfer[links.rank[links.gradients], links.rank] * gradient_crosses,
     )
     columns = {
         "rank": links.rank,
@@ -53,7 +54,7 @@ def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
         "posted": np.full(start.size, UNKNOWN, dtype=np.int64),
         "waited": np.full(start.size, UNKNOWN, dtype=np.int64),
     }
-    if costs.p2p:
+    if transfer.any():
         previous_end = _previous_end(links.first, columns["end"])
         backward_code = np.where(schedule.partner != 0, schedule.partner, schedule.code)
         for crosses, producers, ready, receiver_code, sends, receives in (
@@ -65,7 +66,7 @@ def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
                 continue
             sender_code = schedule.code if sends is Kind.SEND_F else backward_code
             left = start[producer] + ready[producer]
-            arrived = left + costs.p2p
+            arrived = left + transfer[links.rank[producer], links.rank[crosses]]
             none = np.full(producer.size, UNKNOWN, dtype=np.int64)
             idle_since = previous_end[crosses]
             sent = {

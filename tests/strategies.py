@@ -18,7 +18,7 @@ from pipetrace.action import (
     Pair,
     Part,
 )
-from pipetrace.costs import Costs, PairCost, StageCosts
+from pipetrace.costs import Costs, Link, Network, PairCost, StageCosts
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import build, get, names
 
@@ -45,7 +45,18 @@ def pairs() -> st.SearchStrategy[Pair]:
 
 
 times = st.integers(0, 10_000_000)
-stage_costs = st.builds(StageCosts, F=times, I=times, W=times, B=st.none() | times)
+stage_costs = st.builds(
+    StageCosts, F=times, I=times, W=times, B=st.none() | times, recompute=st.just(0) | times, optim=st.just(0) | times
+)
+links = st.builds(Link, latency=times, bandwidth=st.none() | st.integers(1, 10**4).map(lambda mb: mb * 1e6))
+networks = st.just(Network()) | st.builds(
+    Network,
+    message_bytes=st.integers(0, 10**6),
+    bandwidth=st.none() | st.integers(1, 10**4).map(lambda mb: mb * 1e6),
+    ranks_per_node=st.none() | st.integers(1, 4),
+    across=st.none() | links,
+    links=st.dictionaries(st.tuples(st.integers(0, 7), st.integers(0, 7)), links, max_size=3),
+)
 
 
 @st.composite
@@ -61,6 +72,7 @@ def costs(stages: int = 16) -> st.SearchStrategy[Costs]:
         stages=st.dictionaries(st.integers(0, stages - 1), stage_costs, max_size=4),
         pair=st.none() | pair_costs(),
         p2p=st.just(0) | times,
+        network=networks,
     )
 
 

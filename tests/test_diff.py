@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipetrace.action import parse_action
-from pipetrace.costs import Costs, StageCosts, parse_costs
+from pipetrace.costs import Costs, StageCosts
+from pipetrace.costs_io import parse_costs
 from pipetrace.diff import diff, median_step
 from pipetrace.errors import TraceError
 from pipetrace.schedule import Schedule

@@ -55,6 +55,7 @@ LAYERS = {
     "validation": {"action", "errors", "placement"},
     "schedule": {"action", "errors", "links", "placement", "validation"},
     "costs": {"action", "errors", "schedule"},
+    "costs_io": {"costs", "errors"},
     "timeline": {"action", "errors"},
     "schedules": {"action", "costs", "errors", "placement", "schedule"},
     "simulate": {"action", "costs", "errors", "links", "schedule", "timeline"},

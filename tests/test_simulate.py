@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 
 from pipetrace.action import Action, Kind, Pair, parse_action
-from pipetrace.costs import Costs, PairCost, StageCosts, parse_costs
+from pipetrace.costs import Costs, PairCost, StageCosts
+from pipetrace.costs_io import parse_costs
 from pipetrace.errors import DeadlockError
 from pipetrace.metrics import bubbles
 from pipetrace.schedules import build
@@ -33,7 +34,8 @@ def ready(timeline: Timeline, action: Action, costs: Costs) -> tuple[int, int]:
     assert tile is not None
     if not isinstance(tile.action, Pair) or costs.pair is None:
         return tile.rank, tile.end
-    return tile.rank, tile.start + (costs.pair.forward_ready if action.kind is Kind.F else costs.pair.backward_ready)
+    offset = costs.pair.forward_ready if action.kind is Kind.F else costs.pair.backward_ready
+    return tile.rank, tile.start + costs.of(tile.action.backward.stage).recompute + offset
 
 
 @given(sizes(), costs())
@@ -41,6 +43,7 @@ def test_every_dependency_holds_and_no_lane_does_two_things(size: Sizes, given: 
     schedule = size.build()
     timeline = simulate(schedule, given)
     last = schedule.stages - 1
+    transfer = given.transfer_times(schedule.ranks)
     for tile in timeline.where(timeline.is_compute):
         for action in halves(tile):
             kind = action.kind
@@ -55,7 +58,7 @@ def test_every_dependency_holds_and_no_lane_does_two_things(size: Sizes, given: 
                 if timeline.find(before) is None and needed is Kind.B:
                     before = Action(Kind.I, stage, action.microbatch, action.pipe)
                 rank, at = ready(timeline, before, given)
-                assert tile.start >= at + (given.p2p if rank != tile.rank else 0)
+                assert tile.start >= at + transfer[rank, tile.rank]
     for rank in range(schedule.ranks):
         mine = timeline.where(timeline.is_compute & (timeline.rank == rank))
         assert (mine.start[1:] >= mine.end[:-1]).all()
@@ -71,8 +74,9 @@ def test_the_makespan_is_no_shorter_than_any_rank_or_microbatch_takes(size: Size
     durations = given.durations(schedule)
     work = [int(durations[schedule.rank == rank].sum()) for rank in range(schedule.ranks)]
     at_least = np.inf if given.pair is None else given.pair.forward_ready
-    hops = sum(a != b for a, b in itertools.pairwise(schedule.placement.table[0]))
-    through = sum(min(given.of(stage).F, at_least) for stage in range(schedule.stages)) + hops * given.p2p
+    transfer = given.transfer_times(schedule.ranks)
+    hops = sum(int(transfer[a, b]) for a, b in itertools.pairwise(schedule.placement.table[0]))
+    through = sum(min(given.of(stage).F, at_least) for stage in range(schedule.stages)) + hops
     assert timeline.makespan >= max(*work, through)
     assert list(bubbles(timeline).busy) == work
 

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from pipetrace.costs import Costs, costs_from_dict, parse_costs, parse_time
+from pipetrace.costs import Costs
+from pipetrace.costs_io import costs_from_dict, parse_costs, parse_time
 from pipetrace.errors import CostError, ScheduleError
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import build

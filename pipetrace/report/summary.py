@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipetrace.costs import Costs, costs_to_dict
+from pipetrace.costs import Costs
+from pipetrace.costs_io import costs_to_dict
 from pipetrace.metrics import bubbles, peak_in_flight
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Timeline

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipetrace.costs import Costs, costs_to_dict
+from pipetrace.costs import Costs
+from pipetrace.costs_io import costs_to_dict
 from pipetrace.errors import OutputError
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Timeline

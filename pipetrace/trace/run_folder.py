@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipetrace.costs import Costs, costs_from_dict, costs_to_dict
+from pipetrace.costs import Costs
+from pipetrace.costs_io import costs_from_dict, costs_to_dict
 from pipetrace.errors import CostError, TraceError
 
 SCHEMA = 1

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipetrace.costs import parse_costs
+from pipetrace.costs_io import parse_costs
 from pipetrace.schedules import build
 from pipetrace.simulate import simulate
 from tests.cli.command import misuse, pipetrace, refusal

@@ -6,7 +6,8 @@ import pytest
 import tomli_w
 from hypothesis import given
 
-from pipetrace.costs import Costs, PairCost, StageCosts, costs_from_dict, costs_to_dict, parse_costs, parse_time
+from pipetrace.costs import Costs, PairCost, StageCosts
+from pipetrace.costs_io import costs_from_dict, costs_to_dict, parse_costs, parse_time
 from pipetrace.errors import CostError
 from pipetrace.placement import Placement
 from pipetrace.schedule import Schedule
@@ -87,6 +88,25 @@ def test_costs_as_people_write_them() -> None:
     )
 
 
+def test_a_network_as_people_write_it() -> None:
+    text = """
+        p2p = 0.001
+        [network]
+        message_bytes = 1_000_000
+        bandwidth = 50
+        ranks_per_node = 2
+        across = { latency = 0.02, bandwidth = 10 }
+        links.3-2 = { latency = 1 }
+    """
+    read = costs_from_dict(tomllib.loads(text))
+    assert read.transfer_times(4).tolist() == [
+        [0, 21_000, 120_000, 120_000],
+        [21_000, 0, 120_000, 120_000],
+        [120_000, 120_000, 0, 21_000],
+        [120_000, 120_000, 1_000_000, 0],
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -101,6 +121,17 @@ def test_costs_as_people_write_them() -> None:
         ("stages.1 = 3", r"stages\.1 .* no table"),
         ("pair = { forward_ready = 1 }", "duration"),
         ("p2p = -1", "-1"),
+        ("network = 3", "network .* no table"),
+        ("network.bandwith = 3", "bandwith"),
+        ("network.bandwidth = 0", "bandwidth 0"),
+        ("network.bandwidth = true", "bandwidth True"),
+        ("network.ranks_per_node = 0", "ranks_per_node 0"),
+        ("network.message_bytes = 1.5", "message_bytes 1.5"),
+        ("network.across = 3", "across"),
+        ("network.across = { speed = 3 }", "across"),
+        ("network.links = 3", "links"),
+        ("network.links.a-b = { latency = 1 }", "links"),
+        ("network.links.0-1 = { latency = 'x' }", "'x'"),
     ],
 )
 def test_tables_that_cannot_be_read(text: str, words: str) -> None:

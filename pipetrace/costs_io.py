@@ -1,0 +1,199 @@
+"""Costs as text: the command line's, TOML's, and the plain tables of JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from pipetrace.costs import MAX_COST, UNITS, Costs, Link, Network, PairCost, StageCosts
+from pipetrace.errors import CostError
+
+
+def parse_time(text: str, unit: str = "ms") -> int:
+    """A number in `unit` as ns, rounded to the nearest.
+
+    Raises:
+        CostError: The text is no finite number, or the unit is unknown.
+    """
+    if unit not in UNITS:
+        raise CostError(f"unknown unit {unit!r}", f"units are {', '.join(UNITS)}")
+    try:
+        value = Decimal(text.strip())
+        if not value.is_finite() or abs(value) > MAX_COST:
+            raise InvalidOperation
+        return int((value * UNITS[unit]).to_integral_value())
+    except InvalidOperation:
+        raise CostError(f"{text!r} is no time", "give a number, e.g. 1 or 2.5; the unit is set by --unit") from None
+
+
+_STAGE_ENTRIES = ("F", "I", "W", "B", "recompute", "reduce_grad", "optim")
+_LINK = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")
+_COST = re.compile(r"\s*([A-Za-z]+)\s*=\s*([^=]*)")
+
+
+def parse_costs(text: str, *, unit: str = "ms", p2p: int = 0) -> Costs:
+    """Reads `F=1,I=1,W=1,B=2,FB=2.5`, in any order, each letter at most once.
+
+    F, I and W that are not given cost 1 of the unit. B is I + W unless given.
+
+    Args:
+        text: The costs.
+        unit: "ns", "us", "ms" or "s".
+        p2p: ns of a transfer.
+
+    Raises:
+        CostError: The text cannot be read.
+    """
+    given: dict[str, int] = {}
+    for item in text.split(",") if text.strip() else ():
+        match = _COST.fullmatch(item)
+        letter = match[1].upper() if match else ""
+        if match is None or letter not in ("F", "I", "W", "B", "FB"):
+            raise CostError(f"cannot read the cost {item.strip()!r}", "write costs as F=1,I=1,W=1,B=2,FB=2.5")
+        if letter in given:
+            raise CostError(f"the cost of {letter} is given twice in {text!r}")
+        given[letter] = parse_time(match[2], unit)
+    one = UNITS[unit] if unit in UNITS else parse_time("1", unit)
+    stage = StageCosts(given.get("F", one), given.get("I", one), given.get("W", one), given.get("B"))
+    pair = PairCost(given["FB"], given["FB"], given["FB"]) if "FB" in given else None
+    return Costs(default=stage, pair=pair, p2p=p2p)
+
+
+def costs_to_dict(costs: Costs) -> dict[str, Any]:
+    """Costs as plain tables of ns, for TOML and JSON; `costs_from_dict` reads them back equal."""
+
+    def table(stage: StageCosts) -> dict[str, int]:
+        # B stands only where it is given; what comes beside F, I and W only where some stage has it.
+        used = [
+            name for name in _STAGE_ENTRIES if any(getattr(of, name) for of in (costs.default, *costs.stages.values()))
+        ]
+        values = {name: getattr(stage, name) for name in _STAGE_ENTRIES}
+        return {name: value for name, value in values.items() if value is not None and (name in {*used, *"FIWB"})}
+
+    out: dict[str, Any] = {"unit": "ns", "default": table(costs.default), "p2p": costs.p2p}
+    if costs.stages:
+        out["stages"] = {str(stage): table(of) for stage, of in sorted(costs.stages.items())}
+    if costs.pair is not None:
+        out["pair"] = {name: getattr(costs.pair, name) for name in ("duration", "forward_ready", "backward_ready")}
+    if costs.network != Network():
+        out["network"] = _network_to_dict(costs.network)
+    return out
+
+
+def _network_to_dict(network: Network) -> dict[str, Any]:
+    def link(of: Link) -> dict[str, Any]:
+        return {"latency": of.latency} | ({} if of.bandwidth is None else {"bandwidth": of.bandwidth / 1e9})
+
+    out: dict[str, Any] = {"message_bytes": network.message_bytes}
+    if network.bandwidth is not None:
+        out["bandwidth"] = network.bandwidth / 1e9
+    if network.ranks_per_node is not None:
+        out["ranks_per_node"] = network.ranks_per_node
+    if network.across is not None:
+        out["across"] = link(network.across)
+    if network.links:
+        out["links"] = {f"{source}-{target}": link(of) for (source, target), of in sorted(network.links.items())}
+    return out
+
+
+def costs_from_dict(table: Mapping[str, Any]) -> Costs:
+    """Costs from tables as `costs_to_dict` makes them, or as people write them::
+
+        unit = "ms"                              # of every number here; default ms
+        p2p = 0.1
+        default = { F = 1, I = 1, W = 1 }        # and B, where it is not I + W
+        stages.0 = { F = 1.2 }                   # what differs from the default; B is I + W again with a new I or W
+        pair = { duration = 2.5, forward_ready = 2.0, backward_ready = 2.5 }
+
+        [network]                                # what a transfer takes beside p2p, its latency
+        message_bytes = 8_388_608
+        bandwidth = 50                           # GB/s (1e9 bytes), within a node
+        ranks_per_node = 4
+        across = { latency = 0.02, bandwidth = 12 }
+        links.0-1 = { latency = 0.3 }            # a single one, from rank 0 to rank 1
+
+    Raises:
+        CostError: Something is missing, unknown, or no number.
+    """
+    unit = table.get("unit", "ms")
+    unknown = set(table) - {"unit", "p2p", "default", "stages", "pair", "network"}
+    if unknown:
+        raise CostError(
+            f"unknown entry {min(unknown)!r} in the costs", "entries are unit, p2p, default, stages, pair, network"
+        )
+
+    def numbers(name: str, given: Any, allowed: Sequence[str]) -> dict[str, int]:
+        if not isinstance(given, Mapping):
+            raise CostError(f"{name} of the costs is no table", f"write {name} = {{ {allowed[0]} = 1 }}")
+        wrong = set(given) - set(allowed)
+        if wrong:
+            raise CostError(
+                f"unknown entry {min(map(str, wrong))!r} in {name} of the costs", f"entries are {', '.join(allowed)}"
+            )
+        return {key: parse_time(str(value), unit) for key, value in given.items()}
+
+    one = parse_time("1", unit)
+    default = {"F": one, "I": one, "W": one} | numbers("default", table.get("default", {}), _STAGE_ENTRIES)
+
+    def of_stage(given: dict[str, int]) -> StageCosts:
+        # The default's B belongs to the default's I and W.
+        inherited = {key: value for key, value in default.items() if key != "B" or not {"I", "W"} & set(given)}
+        return StageCosts(**inherited | given)
+
+    stages = table.get("stages", {})
+    if not isinstance(stages, Mapping) or not all(str(key).isdecimal() for key in stages):
+        raise CostError("stages of the costs is no table of stage numbers", "write stages.0 = { F = 1.2 }")
+    fields = ("duration", "forward_ready", "backward_ready")
+    pair = numbers("pair", table["pair"], fields) if "pair" in table else None
+    if pair is not None and "duration" not in pair:
+        raise CostError("pair of the costs has no duration")
+    return Costs(
+        default=StageCosts(**default),
+        stages={int(key): of_stage(numbers(f"stages.{key}", of, _STAGE_ENTRIES)) for key, of in stages.items()},
+        pair=None if pair is None else PairCost(**{name: pair.get(name, pair["duration"]) for name in fields}),
+        p2p=parse_time(str(table.get("p2p", 0)), unit),
+        network=_network_from_dict(table.get("network", {}), unit),
+    )
+
+
+def _network_from_dict(table: Any, unit: str) -> Network:
+    known = ("message_bytes", "bandwidth", "ranks_per_node", "across", "links")
+    if not isinstance(table, Mapping):
+        raise CostError("network of the costs is no table", "write [network] and below it bandwidth = 50")
+    if wrong := set(table) - set(known):
+        raise CostError(
+            f"unknown entry {min(map(str, wrong))!r} in network of the costs", f"entries are {', '.join(known)}"
+        )
+
+    def bandwidth(name: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+            raise CostError(f"bandwidth {value!r} of {name}", "give GB/s (1e9 bytes a second), above 0")
+        return float(value) * 1e9
+
+    def count(name: str, least: int) -> int | None:
+        value = table.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise CostError(f"{name} {value!r} of the network", f"give a whole number from {least} on")
+        return value
+
+    def link(name: str, of: Any) -> Link:
+        if not isinstance(of, Mapping) or set(of) - {"latency", "bandwidth"}:
+            raise CostError(f"{name} of the network is no link", f"write {name} = {{ latency = 0.02, bandwidth = 12 }}")
+        return Link(
+            parse_time(str(of.get("latency", 0)), unit),
+            bandwidth(name, of["bandwidth"]) if "bandwidth" in of else None,
+        )
+
+    links = table.get("links", {})
+    named = {_LINK.fullmatch(str(key)): of for key, of in links.items()} if isinstance(links, Mapping) else {None: None}
+    if None in named:
+        raise CostError("links of the network are no table of rank pairs", "write links.0-1 = { latency = 0.3 }")
+    return Network(
+        message_bytes=count("message_bytes", 0) or 0,
+        bandwidth=bandwidth("network", table["bandwidth"]) if "bandwidth" in table else None,
+        ranks_per_node=count("ranks_per_node", 1),
+        across=link("across", table["across"]) if "across" in table else None,
+        links={(int(m[1]), int(m[2])): link(f"links.{m[0]}", of) for m, of in named.items() if m is not None},
+    )
