@@ -82,7 +82,7 @@ class Link:
 
     Args:
         latency: ns.
-        bandwidth: Bytes a second; None for one that adds nothing to the latency.
+        bandwidth: GB/s, that is bytes a ns; None for one that adds nothing to the latency.
 
     Raises:
         CostError: The latency is negative or over 1,000 s, or the bandwidth not positive.
@@ -95,11 +95,11 @@ class Link:
         if not 0 <= self.latency <= MAX_COST:
             raise CostError(f"a latency of {self.latency} ns", "give a time between 0 and 1000 s")
         if self.bandwidth is not None and not self.bandwidth > 0:
-            raise CostError(f"a bandwidth of {self.bandwidth} bytes/s", "give one above 0")
+            raise CostError(f"a bandwidth of {self.bandwidth} GB/s", "give one above 0")
 
     def time(self, message_bytes: int) -> int:
         """ns that a message takes: latency + bytes / bandwidth."""
-        return self.latency + (0 if self.bandwidth is None else round(message_bytes / self.bandwidth * 1e9))
+        return self.latency + (0 if self.bandwidth is None else round(message_bytes / self.bandwidth))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Network:
 
     Args:
         message_bytes: Size of an activation, and of its gradient.
-        bandwidth: Bytes a second within a node; None for no limit.
+        bandwidth: GB/s, that is bytes a ns, within a node; None for no limit.
         ranks_per_node: Consecutive ranks on one node; None for all.
         across: The link between ranks on two nodes; as within a node when None.
         links: Single links, (from, to) rank; they replace what else would hold.

@@ -84,11 +84,11 @@ def costs_to_dict(costs: Costs) -> dict[str, Any]:
 
 def _network_to_dict(network: Network) -> dict[str, Any]:
     def link(of: Link) -> dict[str, Any]:
-        return {"latency": of.latency} | ({} if of.bandwidth is None else {"bandwidth": of.bandwidth / 1e9})
+        return {"latency": of.latency} | ({} if of.bandwidth is None else {"bandwidth": of.bandwidth})
 
     out: dict[str, Any] = {"message_bytes": network.message_bytes}
     if network.bandwidth is not None:
-        out["bandwidth"] = network.bandwidth / 1e9
+        out["bandwidth"] = network.bandwidth
     if network.ranks_per_node is not None:
         out["ranks_per_node"] = network.ranks_per_node
     if network.across is not None:
@@ -170,7 +170,7 @@ def _network_from_dict(table: Any, unit: str) -> Network:
     def bandwidth(name: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
             raise CostError(f"bandwidth {value!r} of {name}", "give GB/s (1e9 bytes a second), above 0")
-        return float(value) * 1e9
+        return float(value)
 
     def count(name: str, least: int) -> int | None:
         value = table.get(name)

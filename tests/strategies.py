@@ -48,11 +48,13 @@ times = st.integers(0, 10_000_000)
 stage_costs = st.builds(
     StageCosts, F=times, I=times, W=times, B=st.none() | times, recompute=st.just(0) | times, optim=st.just(0) | times
 )
-links = st.builds(Link, latency=times, bandwidth=st.none() | st.integers(1, 10**4).map(lambda mb: mb * 1e6))
+links = st.builds(
+    Link, latency=times, bandwidth=st.none() | st.integers(1, 10**4).map(lambda thousandths: thousandths / 1000)
+)
 networks = st.just(Network()) | st.builds(
     Network,
     message_bytes=st.integers(0, 10**6),
-    bandwidth=st.none() | st.integers(1, 10**4).map(lambda mb: mb * 1e6),
+    bandwidth=st.none() | st.integers(1, 10**4).map(lambda thousandths: thousandths / 1000),
     ranks_per_node=st.none() | st.integers(1, 4),
     across=st.none() | links,
     links=st.dictionaries(st.tuples(st.integers(0, 7), st.integers(0, 7)), links, max_size=3),
