@@ -56,6 +56,7 @@ LAYERS = {
     "schedule": {"action", "errors", "links", "placement", "validation"},
     "costs": {"action", "errors", "schedule"},
     "costs_io": {"costs", "errors"},
+    "waiting": {"costs", "errors"},
     "timeline": {"action", "errors"},
     "schedules": {"action", "costs", "errors", "placement", "schedule"},
     "simulate": {"action", "costs", "errors", "links", "schedule", "timeline"},
