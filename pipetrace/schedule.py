@@ -20,6 +20,7 @@ from pipetrace.action import (
     IntArray,
     Kind,
     Pair,
+    code_kind,
     pack,
 )
 from pipetrace.errors import ScheduleError
@@ -154,6 +155,11 @@ class Schedule:
     def rank(self) -> IntArray:
         """Rank of each row; shape (n,)."""
         return np.repeat(np.arange(self.ranks, dtype=np.int64), np.diff(self.first))
+
+    @cached_property
+    def has_communication(self) -> bool:
+        """Whether sends and receives stand in the lists, instead of following from the order."""
+        return bool((code_kind(self.code) >= Kind.SEND_F).any())
 
     def actions(self, rank: int) -> Iterator[Action | Pair]:
         """The list of one rank, in order."""

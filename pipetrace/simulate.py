@@ -1,99 +1,166 @@
 """Schedule + costs → the ideal timeline.
 
-Receives are posted ahead, sends block nobody: a transfer leaves when its data is ready. A rank
-runs its list in order; an action starts when the one before it has ended and its inputs have arrived.
+A rank runs its list in order; an action starts when the one before it has ended and its inputs have arrived. A transfer
+starts when both sides have posted it. Unless told otherwise receives are posted ahead and sends block nobody, and the
+timeline is the longest path through the schedule's graph; other ways of waiting are played event by event.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
-from pipetrace.action import IntArray, Kind, with_kind
+from pipetrace.action import COMPUTE_KINDS, NO_ACTION, IntArray, Kind, code_kind
+from pipetrace.after_step import after_step
 from pipetrace.costs import Costs
-from pipetrace.links import NO_ROW, longest_path
+from pipetrace.events import RECV, RUN, SEND, Played, Program, StepPlayer
+from pipetrace.links import Links, longest_path
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import UNKNOWN, Lane, Timeline
+from pipetrace.transfers import Transfers, transfers_of
+from pipetrace.waiting import Wait, Waiting
 
 
-def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
-    """The timeline of a schedule at given costs: the longest path through its graph.
+def simulate(schedule: Schedule, costs: Costs | None = None, waiting: Waiting | None = None) -> Timeline:
+    """The timeline of a schedule at given costs.
 
     Args:
         schedule: What is run.
         costs: F = I = W = 1 ms and free transfers when None.
+        waiting: How ranks wait for what they receive; receives posted ahead, list order kept, when None.
 
     Returns:
         A tile for each action (one for an overlapped pair) and, where transfers cost something, two for each transfer
-        between ranks: the send on the sender and the receive on the receiver. Zero is the start of the step.
+        between ranks: the send on the sender and the receive on the receiver; and the gradient reductions and
+        optimisers that cost something. Zero is the start of the step.
 
     Raises:
         ScheduleError: The schedule is not valid.
-        DeadlockError: The ranks' lists wait for each other.
+        DeadlockError: The ranks wait for each other.
     """
-    costs = costs or Costs()
+    costs, waiting = costs or Costs(), waiting or Waiting()
     links = schedule.links
     duration = costs.durations(schedule)
     forward_ready, backward_ready = costs.ready(schedule, duration)
-    transfer = costs.transfer_times(schedule.ranks)
-    input_crosses, gradient_crosses = links.crosses(links.inputs), links.crosses(links.gradients)
+    transfers = transfers_of(schedule, costs, forward_ready, backward_ready)
+    if _is_longest_path(schedule, waiting):
+        played = _along_longest_path(links, duration, forward_ready, backward_ready, transfers)
+    else:
+        played = _event_by_event(schedule, duration, transfers, waiting)
+    return _timeline(schedule, costs, transfers, played)
+
+
+def _is_longest_path(schedule: Schedule, waiting: Waiting) -> bool:
+    """Whether nothing but the graph decides when actions start."""
+    in_order = waiting.policy is Wait.PREFETCH or (waiting.policy is Wait.DATAFLOW and not waiting.reorder)
+    free = not (waiting.ordered or waiting.post or waiting.spin)
+    return in_order and free and not schedule.has_communication
+
+
+def _along_longest_path(
+    links: Links, duration: IntArray, forward_ready: IntArray, backward_ready: IntArray, transfers: Transfers
+) -> Played:
+    delay = np.zeros((2, duration.size), dtype=np.int64)
+    is_gradient = code_kind(transfers.receive) == Kind.RECV_B
+    delay[is_gradient.astype(np.int64), transfers.target] = transfers.time
     start = longest_path(
         links,
         duration,
         forward_ready=forward_ready,
         backward_ready=backward_ready,
-        input_delay=transfer[links.rank[links.inputs], links.rank] * input_crosses,
-        gradient_delay=transfer[links.rank[links.gradients], links.rank] * gradient_crosses,
+        input_delay=delay[0],
+        gradient_delay=delay[1],
     )
-    columns = {
-        "rank": links.rank,
-        "lane": np.full(start.size, Lane.COMPUTE, dtype=np.int64),
-        "code": schedule.code,
-        "partner": schedule.partner,
-        "start": start,
-        "end": start + duration,
-        "posted": np.full(start.size, UNKNOWN, dtype=np.int64),
-        "waited": np.full(start.size, UNKNOWN, dtype=np.int64),
+    end = start + duration
+    idle_since = np.roll(end, 1)
+    idle_since[links.first[:-1][np.diff(links.first) > 0]] = 0
+    left = start[transfers.source] + transfers.ready
+    return Played(start, end, idle_since, left, np.zeros_like(left), left, left + transfers.time)
+
+
+def _event_by_event(schedule: Schedule, duration: IntArray, transfers: Transfers, waiting: Waiting) -> Played:
+    kind = code_kind(schedule.code)
+    backward_kind = code_kind(np.where(schedule.partner != NO_ACTION, schedule.partner, schedule.code))
+    takes = (kind == Kind.F).astype(np.int64)
+    gives = ((backward_kind == Kind.B) | (backward_kind == Kind.W)).astype(np.int64)
+    caps = waiting.caps
+    if caps is None:
+        ranks = range(schedule.ranks)
+        mine = [slice(int(schedule.first[rank]), int(schedule.first[rank + 1])) for rank in ranks]
+        caps = [int((np.cumsum(takes[s]) - np.cumsum(gives[s]) + gives[s]).max(initial=0)) for s in mine]
+    return StepPlayer(
+        schedule.links,
+        duration,
+        transfers,
+        _programs(schedule, transfers, waiting),
+        sends_itself=not schedule.has_communication,
+        takes=takes,
+        gives=gives,
+        waiting=waiting,
+        caps=caps,
+    ).play()
+
+
+def _programs(schedule: Schedule, transfers: Transfers, waiting: Waiting) -> list[Program]:
+    """What every rank does: the list with its explicit posts, or with receives posted ahead or at their use."""
+    compute = np.isin(code_kind(schedule.code), [int(kind) for kind in COMPUTE_KINDS]).tolist()
+    codes, first = schedule.code.tolist(), schedule.first.tolist()
+    post = {code: (SEND, t) for t, code in enumerate(transfers.send.tolist())}
+    post |= {code: (RECV, t) for t, code in enumerate(transfers.receive.tolist())}
+    needs: dict[int, list[tuple[int, int]]] = {}
+    for t, target in enumerate(transfers.target.tolist()):
+        needs.setdefault(target, []).append((RECV, t))
+    run = (RUN, -1)
+    programs = []
+    for begin, end in itertools.pairwise(first):
+        rows = [row for row in range(begin, end) if compute[row]]
+        steps: list[tuple[int, int]]
+        if schedule.has_communication:
+            steps = [run if compute[row] else post[codes[row]] for row in range(begin, end)]
+        elif waiting.policy is Wait.INLINE:
+            steps = [step for row in rows for step in (*needs.get(row, ()), run)]
+        else:
+            steps = [step for row in rows for step in needs.get(row, ())] + [run] * len(rows)
+        programs.append(Program(rows, steps))
+    return programs
+
+
+def _timeline(schedule: Schedule, costs: Costs, transfers: Transfers, played: Played) -> Timeline:
+    compute = played.end >= played.start  # rows of explicit communication are not played as tiles
+    compute &= np.isin(code_kind(schedule.code), [int(kind) for kind in COMPUTE_KINDS])
+    ranks = schedule.links.rank
+    free = np.zeros(schedule.ranks, dtype=np.int64)
+    np.maximum.at(free, ranks[compute], played.end[compute])
+    tiles: list[Mapping[str, IntArray]] = [
+        {
+            "rank": ranks[compute],
+            "code": schedule.code[compute],
+            "partner": schedule.partner[compute],
+            "start": played.start[compute],
+            "end": played.end[compute],
+        },
+        after_step(schedule, costs, free),
+    ]
+    if transfers.time.any():
+        idle_since = played.idle_since[transfers.target]
+        when = {"start": played.began, "end": played.arrived}
+        waited = np.where(idle_since < played.arrived, idle_since, UNKNOWN)
+        sent = {"rank": transfers.sender, "code": transfers.send, "posted": played.sent, **when}
+        received = {"rank": transfers.receiver, "code": transfers.receive, "posted": played.received, **when}
+        tiles += [
+            sent | {"lane": np.full_like(transfers.send, Lane.SEND)},
+            received | {"lane": np.full_like(transfers.send, Lane.RECV), "waited": waited},
+        ]
+    return Timeline.from_columns(schedule.ranks, _stacked(tiles))
+
+
+def _stacked(tiles: Sequence[Mapping[str, IntArray]]) -> dict[str, IntArray]:
+    """Columns of several kinds of tiles below each other; what a kind does not have is filled."""
+    fill = {"partner": NO_ACTION, "lane": int(Lane.COMPUTE), "posted": UNKNOWN, "waited": UNKNOWN}
+    names = {"rank", "code", "start", "end", *fill}
+    return {
+        name: np.concatenate([part[name] if name in part else np.full_like(part["code"], fill[name]) for part in tiles])
+        for name in names
     }
-    if transfer.any():
-        previous_end = _previous_end(links.first, columns["end"])
-        backward_code = np.where(schedule.partner != 0, schedule.partner, schedule.code)
-        for crosses, producers, ready, receiver_code, sends, receives in (
-            (input_crosses, links.inputs, forward_ready, schedule.code, Kind.SEND_F, Kind.RECV_F),
-            (gradient_crosses, links.gradients, backward_ready, backward_code, Kind.SEND_B, Kind.RECV_B),
-        ):
-            producer = producers[crosses]
-            if (producer == NO_ROW).all():
-                continue
-            sender_code = schedule.code if sends is Kind.SEND_F else backward_code
-            left = start[producer] + ready[producer]
-            arrived = left + transfer[links.rank[producer], links.rank[crosses]]
-            none = np.full(producer.size, UNKNOWN, dtype=np.int64)
-            idle_since = previous_end[crosses]
-            sent = {
-                "rank": links.rank[producer],
-                "lane": np.full(producer.size, Lane.SEND, dtype=np.int64),
-                "code": with_kind(sender_code[producer], sends),
-                "partner": np.zeros_like(producer),
-                "start": left,
-                "end": arrived,
-                "posted": left,
-                "waited": none,
-            }
-            received = {
-                **sent,
-                "rank": links.rank[crosses],
-                "lane": np.full(producer.size, Lane.RECV, dtype=np.int64),
-                "code": with_kind(receiver_code[crosses], receives),
-                "posted": np.zeros_like(producer),
-                "waited": np.where(idle_since < arrived, idle_since, UNKNOWN),
-            }
-            for tiles in (sent, received):
-                columns = {name: np.concatenate([columns[name], tiles[name]]) for name in columns}
-    return Timeline.from_columns(schedule.ranks, columns)
-
-
-def _previous_end(first: IntArray, end: IntArray) -> IntArray:
-    """For every row the end of the one before it on its rank; 0 for a rank's first."""
-    previous = np.roll(end, 1)
-    previous[first[:-1][np.diff(first) > 0]] = 0
-    return previous

@@ -1,0 +1,351 @@
+"""A step played event by event, for ways of waiting that a longest path cannot tell.
+
+Each rank walks through a program of posts and actions; a transfer between ranks starts when both sides have posted it.
+Everything happens at integer nanoseconds, in order of time, and at one time in order of cause.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pipetrace.action import IntArray, code_text
+from pipetrace.errors import DeadlockError
+from pipetrace.links import Links
+from pipetrace.transfers import Transfers
+from pipetrace.waiting import Wait, Waiting
+
+NOT_YET = -1
+RUN, SEND, RECV = 0, 1, 2
+_THINGS_HAPPEN, _RANKS_GO_ON = 0, 1  # at one time all that happens comes before a rank chooses what to do
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What one rank does.
+
+    Args:
+        rows: Its actions, in list order.
+        steps: What it does in order: (RUN, -1) for its next action, (SEND, transfer) and (RECV, transfer) for posts.
+    """
+
+    rows: Sequence[int]
+    steps: Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Played:
+    """When everything happened, in ns: rows of shape (n,), transfers of shape (k,).
+
+    Args:
+        start, end: Of each row.
+        idle_since: Since when the rank's lane had been free when a row started.
+        sent, received: When each transfer was posted on either side.
+        began, arrived: When it started and ended.
+    """
+
+    start: IntArray
+    end: IntArray
+    idle_since: IntArray
+    sent: IntArray
+    received: IntArray
+    began: IntArray
+    arrived: IntArray
+
+
+@dataclass(slots=True)
+class _Rank:
+    rows: deque[int]
+    steps: deque[tuple[int, int]]
+    waiting: bool = False
+    idle_since: int = 0
+    in_flight: int = 0
+    spinning: int = 0
+    # The action that runs: how much of its work was left when, and at how much left which outputs leave.
+    row: int = NOT_YET
+    left: int = 0
+    since: int = 0
+    outputs: deque[tuple[int, list[int]]] = field(default_factory=deque)
+    version: int = 0  # a change of speed voids the event that was scheduled at the old speed
+
+
+@dataclass(slots=True)
+class _Channel:
+    """A pair of ranks that share one stream: each side's posted transfers in order."""
+
+    queues: dict[int, deque[int]]
+    busy: bool = False
+
+
+class StepPlayer:
+    """Plays one step.
+
+    Args:
+        links: What waits for what.
+        duration: ns of each row; shape (n,).
+        transfers: Between the ranks; k of them.
+        programs: One a rank.
+        sends_itself: Whether a rank posts the sends of an action when its outputs are ready; otherwise its program has
+            them.
+        takes, gives: Activations that each row takes at its start and gives back at its end; shape (n,).
+        waiting: How ranks wait.
+        caps: Most activations in flight on each rank, what `dataflow` keeps to.
+    """
+
+    def __init__(
+        self,
+        links: Links,
+        duration: IntArray,
+        transfers: Transfers,
+        programs: Sequence[Program],
+        *,
+        sends_itself: bool,
+        takes: IntArray,
+        gives: IntArray,
+        waiting: Waiting,
+        caps: Sequence[int],
+    ) -> None:
+        rows = transfers.rows()
+        n, k = duration.size, len(rows)
+        self.links, self.transfers, self.waiting, self.caps = links, rows, waiting, caps
+        self.duration, self.takes, self.gives = duration.tolist(), takes.tolist(), gives.tolist()
+        self.before = _local_producers(links)
+        self.needs: list[list[int]] = [[] for _ in range(n)]
+        self.outputs: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+        for t, transfer in enumerate(rows):
+            self.needs[transfer.target].append(t)
+            if sends_itself:
+                self.outputs[transfer.source].append((transfer.ready, t))
+        self.ranks = [_Rank(deque(program.rows), deque(program.steps)) for program in programs]
+        self.channels: dict[tuple[int, int], _Channel] = {}
+        self.start, self.end, self.idle_since = ([NOT_YET] * n for _ in range(3))
+        self.sent, self.received, self.began, self.arrived = ([NOT_YET] * k for _ in range(4))
+        self.now = self.scheduled = 0
+        self.events: list[tuple[int, int, int, Callable[..., None], tuple[int, ...]]] = []
+
+    def play(self) -> Played:
+        """Plays the step to its end.
+
+        Raises:
+            DeadlockError: The ranks wait for each other.
+        """
+        for rank in range(len(self.ranks)):
+            self._at(0, _RANKS_GO_ON, self._go_on, rank)
+        while self.events:
+            self.now, _, _, call, arguments = heapq.heappop(self.events)
+            call(*arguments)
+        stuck = [rank for rank, state in enumerate(self.ranks) if state.rows]
+        if stuck:
+            raise self._deadlock(stuck)
+        columns = (self.start, self.end, self.idle_since, self.sent, self.received, self.began, self.arrived)
+        return Played(*(np.array(column, dtype=np.int64) for column in columns))
+
+    def _at(self, time: int, phase: int, call: Callable[..., None], *arguments: int) -> None:
+        self.scheduled += 1
+        heapq.heappush(self.events, (time, phase, self.scheduled, call, arguments))
+
+    # A rank's program
+
+    def _go_on(self, rank: int) -> None:
+        """Goes on with a rank's program up to its next action, or until it has to wait."""
+        state = self.ranks[rank]
+        while state.steps:
+            what, transfer = state.steps[0]
+            if what == RUN:
+                row = self._choose(rank)
+                if row == NOT_YET:
+                    state.waiting = True
+                else:
+                    state.steps.popleft()
+                    self._start(rank, row)
+                return
+            state.steps.popleft()
+            if self.waiting.post:
+                self._at(self.now + self.waiting.post, _THINGS_HAPPEN, self._post_and_go_on, rank, what, transfer)
+                return
+            self._post(what, transfer)
+
+    def _post_and_go_on(self, rank: int, what: int, transfer: int) -> None:
+        self._post(what, transfer)
+        self.ranks[rank].idle_since = self.now
+        self._go_on(rank)
+
+    def _choose(self, rank: int) -> int:
+        """The action that a rank with a free lane starts now, or `NOT_YET`."""
+        state = self.ranks[rank]
+        first = state.rows[0]
+        if self._is_ready(first):
+            return first
+        if self.waiting.policy is Wait.DATAFLOW and self.waiting.reorder:
+            # An action may overtake others if the list order can still be followed behind it within the cap: so,
+            # however the step goes on, there is a way to its end.
+            held = peak = state.in_flight
+            for row in state.rows:
+                if self._is_ready(row) and peak + self.takes[row] <= self.caps[rank]:
+                    return row
+                peak = max(peak, held + self.takes[row])
+                held += self.takes[row] - self.gives[row]
+        return NOT_YET
+
+    def _is_ready(self, row: int) -> bool:
+        return all(self.arrived[t] != NOT_YET for t in self.needs[row]) and all(
+            self.end[producer] != NOT_YET for producer in self.before[row]
+        )
+
+    # An action
+
+    def _start(self, rank: int, row: int) -> None:
+        state = self.ranks[rank]
+        state.rows.remove(row)
+        state.in_flight += self.takes[row]
+        self.start[row], self.idle_since[row] = self.now, state.idle_since
+        state.row, state.left, state.since = row, self.duration[row], self.now
+        # An overlapped pair's outputs can leave before its end; what is ready at the end is posted after it.
+        early: dict[int, list[int]] = {}
+        for ready, t in reversed(self.outputs[row]):
+            if ready < self.duration[row]:
+                early.setdefault(self.duration[row] - ready, []).append(t)
+            else:
+                state.steps.appendleft((SEND, t))
+        state.outputs = deque(sorted(early.items(), reverse=True))
+        self._schedule(rank)
+
+    def _schedule(self, rank: int) -> None:
+        """Schedules what the running action reaches next: an output, or its end."""
+        state = self.ranks[rank]
+        until = state.outputs[0][0] if state.outputs else 0
+        work = state.left - until
+        takes = -int(-work * (1 + self.waiting.spin) // 1) if self._is_slowed(state) else work
+        state.version += 1
+        self._at(self.now + takes, _THINGS_HAPPEN, self._reach, rank, state.version)
+
+    def _is_slowed(self, state: _Rank) -> bool:
+        return bool(self.waiting.spin) and state.spinning > 0
+
+    def _reach(self, rank: int, version: int) -> None:
+        state = self.ranks[rank]
+        if version != state.version:
+            return
+        state.since = self.now
+        if state.outputs:
+            state.left, leave = state.outputs.popleft()
+            for t in leave:
+                self._at(self.now + self.waiting.post, _THINGS_HAPPEN, self._post, SEND, t)
+            self._schedule(rank)
+            return
+        row, state.row, state.left = state.row, NOT_YET, 0
+        self.end[row] = state.idle_since = self.now
+        state.in_flight -= self.gives[row]
+        self._at(self.now, _RANKS_GO_ON, self._go_on, rank)
+
+    def _spin(self, rank: int, change: int) -> None:
+        """A receive begins or ends to spin beside what the rank computes."""
+        state = self.ranks[rank]
+        if not self.waiting.spin:
+            return
+        was_slowed = self._is_slowed(state)
+        state.spinning += change
+        if state.row != NOT_YET and was_slowed != self._is_slowed(state):
+            passed = self.now - state.since
+            state.left -= int(passed / (1 + self.waiting.spin)) if was_slowed else passed
+            state.left = max(state.left, state.outputs[0][0] if state.outputs else 0)
+            state.since = self.now
+            self._schedule(rank)
+
+    # A transfer
+
+    def _post(self, what: int, t: int) -> None:
+        transfer = self.transfers[t]
+        (self.sent if what == SEND else self.received)[t] = self.now
+        if not self.waiting.ordered:
+            if what == RECV:
+                self._spin(transfer.receiver, 1)
+            if self.sent[t] != NOT_YET and self.received[t] != NOT_YET:
+                self._begin(t)
+            return
+        pair = (min(transfer.sender, transfer.receiver), max(transfer.sender, transfer.receiver))
+        channel = self.channels.setdefault(pair, _Channel({pair[0]: deque(), pair[1]: deque()}))
+        queue = channel.queues[transfer.sender if what == SEND else transfer.receiver]
+        queue.append(t)
+        if len(queue) == 1 and what == RECV:
+            self._spin(transfer.receiver, 1)
+        self._pump(channel)
+
+    def _pump(self, channel: _Channel) -> None:
+        one, other = channel.queues.values()
+        if not channel.busy and one and other and one[0] == other[0]:
+            channel.busy = True
+            self._begin(one[0])
+
+    def _begin(self, t: int) -> None:
+        self.began[t] = self.now
+        self._at(self.now + self.transfers[t].time, _THINGS_HAPPEN, self._arrive, t)
+
+    def _arrive(self, t: int) -> None:
+        transfer = self.transfers[t]
+        self.arrived[t] = self.now
+        self._spin(transfer.receiver, -1)
+        if self.waiting.ordered:
+            channel = self.channels[min(transfer.sender, transfer.receiver), max(transfer.sender, transfer.receiver)]
+            channel.busy = False
+            for rank, queue in channel.queues.items():
+                queue.popleft()
+                if queue and self.transfers[queue[0]].receiver == rank:
+                    self._spin(rank, 1)
+            self._pump(channel)
+        state = self.ranks[transfer.receiver]
+        if state.waiting:
+            state.waiting = False
+            self._at(self.now, _RANKS_GO_ON, self._go_on, transfer.receiver)
+
+    # When nothing happens any more
+
+    def _deadlock(self, stuck: Sequence[int]) -> DeadlockError:
+        lines = []
+        for rank in stuck[:8]:
+            row = self.ranks[rank].rows[0]
+            what = f"rank {rank} at {self.links.text(row)} waits for "
+            missing = [t for t in self.needs[row] if self.arrived[t] == NOT_YET]
+            if missing:
+                lines.append(what + self._why(missing[0]))
+            else:
+                producer = next(p for p in self.before[row] if self.end[p] == NOT_YET)
+                lines.append(what + self.links.text(producer))
+        more = f"; and {len(stuck) - 8} more ranks" if len(stuck) > 8 else ""
+        hint = "move the awaited action before the one that stands in its way"
+        if self.waiting.ordered:
+            hint = "post both sides' transfers in one order, or give each its own channel (--channel tagged)"
+        return DeadlockError("deadlock: " + "; ".join(lines) + more, hint)
+
+    def _why(self, t: int) -> str:
+        """Names an awaited transfer, and what stands before it in its channel."""
+        transfer = self.transfers[t]
+        text = f"{code_text(transfer.receive)} from rank {transfer.sender}"
+        for rank, posted in ((transfer.sender, self.sent), (transfer.receiver, self.received)):
+            if posted[t] == NOT_YET:
+                return f"{text}, not posted on rank {rank}"
+            if self.waiting.ordered:
+                pair = min(transfer.sender, transfer.receiver), max(transfer.sender, transfer.receiver)
+                head = self.channels[pair].queues[rank][0]
+                if head != t:
+                    return f"{text}, behind {self._posted_as(head, rank)} on rank {rank}"
+        return text
+
+    def _posted_as(self, t: int, rank: int) -> str:
+        """A transfer as a rank names it: the sender by its own stage."""
+        transfer = self.transfers[t]
+        return code_text(transfer.receive if rank == transfer.receiver else transfer.send)
+
+
+def _local_producers(links: Links) -> list[list[int]]:
+    """The rows of the same rank that each row waits for."""
+    before: list[list[int]] = [[] for _ in range(links.rank.size)]
+    for column in (links.inputs, links.local, links.gradients):
+        here = np.flatnonzero((column >= 0) & ~links.crosses(column))
+        for row, producer in zip(here.tolist(), column[here].tolist(), strict=True):
+            before[row].append(producer)
+    return before
