@@ -137,6 +137,7 @@ class Supervisor:
             return None
         if self._failed_at is not None:
             return self._verdict()
+        self._tell_progress()
         return Done(tuple(rank.check for rank in self._ranks if rank.check is not None))
 
     def _fork(self, rank: int) -> _Rank:
