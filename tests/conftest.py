@@ -7,6 +7,11 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# Shared machines are too noisy for a time limit on each example.
+settings.register_profile("pipetrace", deadline=None)
+settings.load_profile("pipetrace")
 
 
 @pytest.hookimpl(wrapper=True)
