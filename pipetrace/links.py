@@ -11,6 +11,7 @@ three others, so the graph is three columns of row numbers:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -51,6 +52,11 @@ class Links:
         """Where a column of producers names a row of another rank, so that data must travel."""
         crossing: BoolArray = (producer != NO_ROW) & (self.rank[producer] != self.rank)
         return crossing
+
+    @cached_property
+    def order(self) -> IntArray:
+        """A topological order of the rows; see `topological_order`."""
+        return topological_order(self)
 
     def text(self, row: int) -> str:
         """The text of a row's action or pair."""
@@ -108,6 +114,58 @@ def link(code: IntArray, partner: IntArray, first: IntArray, stages: int, microb
     return Links(code, partner, first, rank, inputs, local, gradients)
 
 
+def topological_order(links: Links) -> IntArray:
+    """An order of all rows in which every row comes after what it waits for and after the row before it on its rank.
+
+    Returns:
+        Row numbers; shape (n,).
+
+    Raises:
+        DeadlockError: There is none: the ranks' lists wait for each other.
+    """
+    firsts = links.first.tolist()
+    # A row of the same rank is there in time if it stands earlier; one that does not is waited for like a stranger.
+    rows = np.arange(links.rank.size)
+    inputs, local, gradients = (
+        np.where((column >= 0) & (links.crosses(column) | (column >= rows)), column, NO_ROW).tolist()
+        for column in (links.inputs, links.local, links.gradients)
+    )
+    done = bytearray(rows.size + 1)
+    done[NO_ROW] = 1  # the last place, where NO_ROW points
+    order: list[int] = []
+    position = firsts[:-1]
+    waiting_for: dict[int, list[int]] = {}
+    runnable = list(range(len(position)))
+    while runnable:
+        rank = runnable.pop()
+        begin = row = position[rank]
+        stop = firsts[rank + 1]
+        while row < stop:
+            if not done[local[row]]:
+                producer = local[row]
+                break
+            if not done[inputs[row]]:
+                producer = inputs[row]
+                break
+            if not done[gradients[row]]:
+                producer = gradients[row]
+                break
+            done[row] = 1
+            if row in waiting_for:
+                runnable.extend(waiting_for.pop(row))
+            row += 1
+        else:
+            producer = NO_ROW
+        position[rank] = row
+        order.extend(range(begin, row))
+        if row < stop:
+            waiting_for.setdefault(producer, []).append(rank)
+    if waiting_for:
+        stuck = {rank: (position[rank], producer) for producer, ranks in waiting_for.items() for rank in ranks}
+        raise _deadlock(links, stuck)
+    return np.array(order, dtype=np.int64)
+
+
 def longest_path(
     links: Links,
     duration: IntArray,
@@ -136,52 +194,36 @@ def longest_path(
         DeadlockError: The lists wait for each other in a circle.
     """
     n = duration.size
-    durations, firsts = duration.tolist(), links.first.tolist()
-    forward_after = durations if forward_ready is None else forward_ready.tolist()
-    backward_after = durations if backward_ready is None else backward_ready.tolist()
-    input_delays = [0] * n if input_delay is None else input_delay.tolist()
-    gradient_delays = [0] * n if gradient_delay is None else gradient_delay.tolist()
-    inputs, local, gradients = links.inputs.tolist(), links.local.tolist(), links.gradients.tolist()
-
-    starts: list[int] = [-1] * n
-    clock = [0] * (len(firsts) - 1)
-    position = firsts[:-1]
-    waiting_for: dict[int, list[int]] = {}
-    runnable = list(range(len(clock)))
-    while runnable:
-        rank = runnable.pop()
-        row, stop, now = position[rank], firsts[rank + 1], clock[rank]
-        while row < stop:
-            start = now
-            producer = inputs[row]
-            if producer >= 0:
-                if starts[producer] < 0:
-                    break
-                at = starts[producer] + forward_after[producer] + input_delays[row]
-                start = max(start, at)
-            # What is local stands on the same rank: once it has started, the list order makes it end in time.
-            producer = local[row]
-            if producer >= 0 and starts[producer] < 0:
-                break
-            producer = gradients[row]
-            if producer >= 0:
-                if starts[producer] < 0:
-                    break
-                at = starts[producer] + backward_after[producer] + gradient_delays[row]
-                start = max(start, at)
-            starts[row] = start
-            now = start + durations[row]
-            if row in waiting_for:
-                runnable.extend(waiting_for.pop(row))
-            row += 1
-        position[rank], clock[rank] = row, now
-        if row < stop:
-            waiting_for.setdefault(producer, []).append(rank)
-    if waiting_for:
-        raise _deadlock(
-            links, {rank: (position[rank], producer) for producer, ranks in waiting_for.items() for rank in ranks}
+    order = links.order
+    # What a row waits for beyond its own rank, as (row, ns from that row's start): what is on its rank has ended, by
+    # the list order. An input or a gradient alone is the rule; both only where pairs are.
+    after_input = np.zeros(n, dtype=np.int64) if input_delay is None else input_delay
+    after_gradient = np.zeros(n, dtype=np.int64) if gradient_delay is None else gradient_delay
+    after_input = after_input + (duration if forward_ready is None else forward_ready)[links.inputs]
+    after_gradient = after_gradient + (duration if backward_ready is None else backward_ready)[links.gradients]
+    takes_input, takes_gradient = links.crosses(links.inputs), links.crosses(links.gradients)
+    producer = np.where(takes_input, links.inputs, np.where(takes_gradient, links.gradients, n))
+    delay = np.where(takes_input, after_input, np.where(takes_gradient, after_gradient, 0))
+    both = takes_input & takes_gradient
+    second = {
+        row: (other, by)
+        for row, other, by in zip(
+            np.flatnonzero(both).tolist(), links.gradients[both].tolist(), after_gradient[both].tolist(), strict=True
         )
-    return np.array(starts, dtype=np.int64)
+    }
+    starts = [0] * (n + 1)  # the last place stands for what waits for nobody
+    clock = [0] * (links.first.size - 1)
+    columns = (order, links.rank[order], producer[order], delay[order], duration[order])
+    steps = zip(*(column.tolist() for column in columns), strict=True)
+    for row, rank, before, by, lasts in steps:
+        start = starts[before] + by
+        start = max(start, clock[rank])
+        if row in second:
+            other, after = second[row]
+            start = max(start, starts[other] + after)
+        starts[row] = start
+        clock[rank] = start + lasts
+    return np.array(starts[:-1], dtype=np.int64)
 
 
 def _deadlock(links: Links, waiting: dict[int, tuple[int, int]]) -> DeadlockError:

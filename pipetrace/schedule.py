@@ -24,7 +24,7 @@ from pipetrace.action import (
     pack,
 )
 from pipetrace.errors import ScheduleError
-from pipetrace.links import Links, link, longest_path
+from pipetrace.links import Links, link
 from pipetrace.placement import Placement
 from pipetrace.validation import validate
 
@@ -188,7 +188,7 @@ class Schedule:
             ScheduleError: With rank, action and reason.
             DeadlockError: With the action at which each stuck rank waits.
         """
-        longest_path(self.links, np.ones(self.code.size, dtype=np.int64))
+        _ = self.links.order
         return self
 
     def same_order(self, other: Schedule) -> bool:

@@ -6,7 +6,7 @@ nanoseconds from the timeline's own zero; `epoch` says when that was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import cached_property
@@ -107,8 +107,10 @@ class Timeline:
         n = columns["code"].size
         fill = {"replica": 0, "lane": int(Lane.COMPUTE), "partner": NO_ACTION, "posted": UNKNOWN, "waited": UNKNOWN}
         whole = {name: columns[name] if name in columns else np.full(n, fill[name], dtype=np.int64) for name in COLUMNS}
-        order = np.lexsort((whole["end"], whole["start"], whole["lane"], whole["rank"], whole["replica"]))
-        return cls(ranks, **{name: column[order] for name, column in whole.items()}, replicas=replicas, epoch=epoch)
+        if not _is_sorted([whole[name] for name in SORTED_BY]):
+            order = np.lexsort([whole[name] for name in reversed(SORTED_BY)])
+            whole = {name: column[order] for name, column in whole.items()}
+        return cls(ranks, **whole, replicas=replicas, epoch=epoch)
 
     @classmethod
     def from_tiles(cls, ranks: int, tiles: Iterable[Tile], *, replicas: int = 1, epoch: int = 0) -> Timeline:
@@ -215,6 +217,7 @@ class Timeline:
 
 
 COLUMNS = tuple(f.name for f in fields(Timeline) if f.name not in ("ranks", "replicas", "epoch"))
+SORTED_BY = ("replica", "rank", "lane", "start", "end")
 TIME_COLUMNS = ("start", "end", "posted", "waited")
 
 
@@ -225,3 +228,14 @@ def lane_of(kind: Kind) -> Lane:
     if kind in (Kind.RECV_F, Kind.RECV_B):
         return Lane.RECV
     return Lane.COMPUTE
+
+
+def _is_sorted(keys: Sequence[IntArray]) -> bool:
+    """Whether rows are in order of the first key, where that is equal of the second, and so on."""
+    equal = np.ones(max(keys[0].size - 1, 0), dtype=np.bool_)
+    for key in keys:
+        step = np.diff(key)
+        if (equal & (step < 0)).any():
+            return False
+        equal &= step == 0
+    return True
