@@ -1,8 +1,10 @@
-"""CPU time and memory of building and simulating ZB-H1, from ten thousand actions to a million.
+"""CPU time and memory of building, checking and simulating, from ten thousand actions to a million.
 
     python bench/build_and_simulate.py
 
-Each size runs in a process of its own. Times are CPU seconds without imports, memory is the peak of the process.
+ZB-V on 64 ranks (F, I, W; two chunks a rank) for growing m, then 1F1B with p = 32, m = 256, for which the closest peer
+(Victarry/PP-Schedule-Visualization) was measured at 21,000 actions a second. Each line is a process of its own; times
+are CPU seconds without imports, memory is the process's peak.
 """
 
 from __future__ import annotations
@@ -10,29 +12,31 @@ from __future__ import annotations
 import subprocess
 import sys
 
-RANKS = 64
-SIZES = (10_000, 100_000, 1_000_000)
+PEER_ACTIONS_PER_SECOND = 21_000
 
 _ONE = """
 import resource, time
 import pipetrace
-microbatches = {actions} // (3 * {ranks})
 begin = time.process_time()
-schedule = pipetrace.build("zb-h1", {ranks}, microbatches)
+schedule = pipetrace.build({name!r}, {ranks}, {microbatches})
 built = time.process_time()
 timeline = pipetrace.simulate(schedule)
 done = time.process_time()
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-print(f"{{len(schedule):>9,}}  {{built - begin:7.2f}}  {{done - built:8.2f}}  "
-      f"{{(done - begin) / len(schedule) * 1e6:10.2f}}  {{peak:8,}}")
+rate = len(schedule) / (done - begin)
+print(f"{name:<8} {{len(schedule):>9,}}  {{built - begin:7.2f}}  {{done - built:10.2f}}  {{done - begin:7.2f}}"
+      f"  {{rate:11,.0f}}  {{rate / {peer}:6.0f}}x  {{peak:8,}}")
 """
 
 
 def main() -> None:
     """Prints one line a size."""
-    print("  actions  build s  simulate s  µs/action  peak MiB")
-    for actions in SIZES:
-        subprocess.run([sys.executable, "-c", _ONE.format(actions=actions, ranks=RANKS)], check=True)
+    print("schedule   actions  build s  simulate s  total s  actions / s  / peer  peak MiB", flush=True)
+    ranks = 64
+    sizes = [("zbv", ranks, actions // (6 * ranks)) for actions in (10_000, 30_000, 100_000, 300_000, 1_000_000)]
+    for name, p, m in [*sizes, ("1f1b", 32, 256)]:
+        code = _ONE.format(name=name, ranks=p, microbatches=m, peer=PEER_ACTIONS_PER_SECOND)
+        subprocess.run([sys.executable, "-c", code], check=True)
 
 
 if __name__ == "__main__":
