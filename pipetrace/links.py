@@ -54,6 +54,26 @@ class Links:
         return crossing
 
     @cached_property
+    def strangers(self) -> tuple[IntArray, dict[int, int]]:
+        """What each row waits for that its rank's own list does not bring in time.
+
+        Returns:
+            The row that each row waits for, n where there is none, shape (n,); and for rows that wait for two, as
+            overlapped pairs do, the second, which brings a gradient.
+        """
+        rows = np.arange(self.rank.size)
+        input_waits, local_waits, gradient_waits = (
+            (column >= rows) | self.crosses(column) for column in (self.inputs, self.local, self.gradients)
+        )
+        first = np.where(
+            local_waits,  # comes later on its own rank, that is never
+            self.local,
+            np.where(input_waits, self.inputs, np.where(gradient_waits, self.gradients, rows.size)),
+        )
+        both = input_waits & gradient_waits
+        return first, dict(zip(np.flatnonzero(both).tolist(), self.gradients[both].tolist(), strict=True))
+
+    @cached_property
     def order(self) -> IntArray:
         """A topological order of the rows; see `topological_order`."""
         return topological_order(self)
@@ -124,14 +144,10 @@ def topological_order(links: Links) -> IntArray:
         DeadlockError: There is none: the ranks' lists wait for each other.
     """
     firsts = links.first.tolist()
-    # A row of the same rank is there in time if it stands earlier; one that does not is waited for like a stranger.
-    rows = np.arange(links.rank.size)
-    inputs, local, gradients = (
-        np.where((column >= 0) & (links.crosses(column) | (column >= rows)), column, NO_ROW).tolist()
-        for column in (links.inputs, links.local, links.gradients)
-    )
-    done = bytearray(rows.size + 1)
-    done[NO_ROW] = 1  # the last place, where NO_ROW points
+    stranger, second = links.strangers
+    strangers = stranger.tolist()
+    done = bytearray(len(strangers) + 1)
+    done[-1] = 1  # stands for what waits for nobody
     order: list[int] = []
     position = firsts[:-1]
     waiting_for: dict[int, list[int]] = {}
@@ -141,21 +157,17 @@ def topological_order(links: Links) -> IntArray:
         begin = row = position[rank]
         stop = firsts[rank + 1]
         while row < stop:
-            if not done[local[row]]:
-                producer = local[row]
+            producer = strangers[row]
+            if not done[producer]:
                 break
-            if not done[inputs[row]]:
-                producer = inputs[row]
-                break
-            if not done[gradients[row]]:
-                producer = gradients[row]
-                break
+            if row in second:
+                producer = second[row]
+                if not done[producer]:
+                    break
             done[row] = 1
             if row in waiting_for:
                 runnable.extend(waiting_for.pop(row))
             row += 1
-        else:
-            producer = NO_ROW
         position[rank] = row
         order.extend(range(begin, row))
         if row < stop:
@@ -195,32 +207,26 @@ def longest_path(
     """
     n = duration.size
     order = links.order
-    # What a row waits for beyond its own rank, as (row, ns from that row's start): what is on its rank has ended, by
-    # the list order. An input or a gradient alone is the rule; both only where pairs are.
-    after_input = np.zeros(n, dtype=np.int64) if input_delay is None else input_delay
-    after_gradient = np.zeros(n, dtype=np.int64) if gradient_delay is None else gradient_delay
-    after_input = after_input + (duration if forward_ready is None else forward_ready)[links.inputs]
-    after_gradient = after_gradient + (duration if backward_ready is None else backward_ready)[links.gradients]
-    takes_input, takes_gradient = links.crosses(links.inputs), links.crosses(links.gradients)
-    producer = np.where(takes_input, links.inputs, np.where(takes_gradient, links.gradients, n))
-    delay = np.where(takes_input, after_input, np.where(takes_gradient, after_gradient, 0))
-    both = takes_input & takes_gradient
-    second = {
-        row: (other, by)
-        for row, other, by in zip(
-            np.flatnonzero(both).tolist(), links.gradients[both].tolist(), after_gradient[both].tolist(), strict=True
-        )
-    }
+    # Of what a row waits for only strangers count: what its own rank brings has ended, by the list order.
+    after_input = (duration if forward_ready is None else forward_ready)[links.inputs]
+    after_gradient = (duration if backward_ready is None else backward_ready)[links.gradients]
+    if input_delay is not None:
+        after_input = after_input + input_delay
+    if gradient_delay is not None:
+        after_gradient = after_gradient + gradient_delay
+    producer, second = links.strangers
+    delay = np.where(links.crosses(links.inputs), after_input, np.where(producer < n, after_gradient, 0))
+    second_delay = {row: int(after_gradient[row]) for row in second}
     starts = [0] * (n + 1)  # the last place stands for what waits for nobody
     clock = [0] * (links.first.size - 1)
     columns = (order, links.rank[order], producer[order], delay[order], duration[order])
     steps = zip(*(column.tolist() for column in columns), strict=True)
     for row, rank, before, by, lasts in steps:
         start = starts[before] + by
-        start = max(start, clock[rank])
+        if start < clock[rank]:  # noqa: PLR1730 - a call of max for each of a million rows would show
+            start = clock[rank]
         if row in second:
-            other, after = second[row]
-            start = max(start, starts[other] + after)
+            start = max(start, starts[second[row]] + second_delay[row])
         starts[row] = start
         clock[rank] = start + lasts
     return np.array(starts[:-1], dtype=np.int64)

@@ -28,6 +28,14 @@ from pipetrace.links import Links, link
 from pipetrace.placement import Placement
 from pipetrace.validation import validate
 
+# A code is linear in its fields, so an append needs no call: it is the hot path of every builder.
+_F, _B, _I, _W = (pack(int(kind), 0, 0) for kind in (Kind.F, Kind.B, Kind.I, Kind.W))
+_STAGE, _MICROBATCH, _PIPE = (
+    pack(0, 1, 0) - pack(0, 0, 0),
+    pack(0, 0, 1) - pack(0, 0, 0),
+    pack(0, 0, 0, 1) - pack(0, 0, 0),
+)
+
 
 class RankOrder:
     """The list of one rank while it is being built: one call appends one action.
@@ -43,19 +51,19 @@ class RankOrder:
 
     def F(self, stage: int, microbatch: int, pipe: int = 0) -> None:
         """Appends a forward."""
-        self._codes.append(pack(Kind.F, stage, microbatch, pipe))
+        self._codes.append(_F + stage * _STAGE + microbatch * _MICROBATCH + pipe * _PIPE)
 
     def B(self, stage: int, microbatch: int, pipe: int = 0) -> None:
         """Appends a full backward: input and weight gradient."""
-        self._codes.append(pack(Kind.B, stage, microbatch, pipe))
+        self._codes.append(_B + stage * _STAGE + microbatch * _MICROBATCH + pipe * _PIPE)
 
     def I(self, stage: int, microbatch: int, pipe: int = 0) -> None:  # noqa: E743 - the field's own letter
         """Appends an input gradient (dX)."""
-        self._codes.append(pack(Kind.I, stage, microbatch, pipe))
+        self._codes.append(_I + stage * _STAGE + microbatch * _MICROBATCH + pipe * _PIPE)
 
     def W(self, stage: int, microbatch: int, pipe: int = 0) -> None:
         """Appends a weight gradient (dW)."""
-        self._codes.append(pack(Kind.W, stage, microbatch, pipe))
+        self._codes.append(_W + stage * _STAGE + microbatch * _MICROBATCH + pipe * _PIPE)
 
     def append(self, item: Action | Pair) -> None:
         """Appends any action, or an overlapped pair as one entry."""
