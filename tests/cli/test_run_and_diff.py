@@ -63,7 +63,8 @@ def test_diff_as_json(folder: Path) -> None:
         letter = action["action"].lstrip("0123456789")[0]
         assert action["measured_duration_ns"] >= {"F": 3, "I": 4, "W": 2}[letter] * 1_000_000
         assert action["slip_ns"] >= 0
-    for rank in document["ranks"]:
+    assert document["ranks"] == 3
+    for rank in document["per_rank"]:
         for which in ("ideal", "measured"):
             assert rank["busy_ns"][which] + rank["global_idle_ns"][which] == document["makespan_ns"][which]
 
