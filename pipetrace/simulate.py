@@ -31,6 +31,8 @@ def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
         DeadlockError: The ranks' lists wait for each other.
     """
     costs = costs or Costs()
+    # Receives are posted ahead here, so where they stand in a list changes nothing.
+    schedule = schedule.compute_only()
     links = schedule.links
     duration = costs.durations(schedule)
     forward_ready, backward_ready = costs.ready(schedule, duration)
