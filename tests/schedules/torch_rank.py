@@ -11,6 +11,7 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -25,7 +26,7 @@ class Run:
     """What to run: a CSV in the folder, in which of torch's formats, and on which rank each stage lies."""
 
     file: str
-    format: str
+    format: Literal["compute_only", "compute_comms"]
     microbatches: int
     stage_ranks: list[int]
 
@@ -69,7 +70,7 @@ def alone(stages: int, microbatches: int) -> list[dict[str, torch.Tensor]]:
     model = torch.nn.Sequential(*modules)
     inputs, targets = data(microbatches)
     for x, y in zip(inputs.chunk(microbatches), targets.chunk(microbatches), strict=True):
-        loss(model(x), y).backward()
+        torch.autograd.backward(loss(model(x), y))
     return gradients(modules)
 
 
@@ -81,7 +82,8 @@ def in_pipeline(run: Run, folder: Path, rank: int) -> dict[int, dict[str, torch.
         PipelineStage(module, stage, len(run.stage_ranks), torch.device("cpu"))
         for stage, module in zip(mine, modules, strict=True)
     ]
-    runtime = _PipelineScheduleRuntime(stages, run.microbatches, loss_fn=loss, scale_grads=False)
+    runtime_type: Any = _PipelineScheduleRuntime
+    runtime = runtime_type(stages, run.microbatches, loss_fn=loss, scale_grads=False)
     runtime._load_csv(str(folder / run.file), format=run.format)
     inputs, targets = data(run.microbatches)
     runtime.step(*([inputs] if 0 in mine else []), target=targets)
