@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from pipetrace.action import NO_ACTION
@@ -53,25 +55,31 @@ def add_communication(schedule: Schedule, costs: Costs | None = None) -> Schedul
     sends, receives, receivers = transfers.send.tolist(), transfers.receive.tolist(), transfers.receiver.tolist()
     codes, partners, ranks = schedule.code.tolist(), schedule.partner.tolist(), links.rank.tolist()
     lists: list[list[Entry]] = [[] for _ in range(schedule.ranks)]
-    order = np.argsort(end, kind="stable")
+    # At one moment what began last comes first: in a circle of ranks that is where a receive is early by least.
+    order = np.lexsort((duration, end))
     for together in np.split(order, np.flatnonzero(np.diff(end[order])) + 1):
-        rows = together.tolist()
-        flows = {(ranks[row], receivers[i]) for row in rows for i in range(leaving[row], leaving[row + 1])}
-        later: list[tuple[int, int]] = []
-        for row in rows:
+        for row in _receivers_first({ranks[row]: row for row in together.tolist()}, leaving, receivers):
             mine = lists[ranks[row]]
             mine.append((codes[row], partners[row]))
             for i in range(leaving[row], leaving[row + 1]):
                 mine.append((sends[i], NO_ACTION))
-                # A receive goes behind what ends at the same moment, unless that sends the other way: then one of the
-                # two must be received early, or the two ranks would list them in opposite orders.
-                if (receivers[i], ranks[row]) in flows:
-                    lists[receivers[i]].append((receives[i], NO_ACTION))
-                else:
-                    later.append((receivers[i], receives[i]))
-        for receiver, receive in later:
-            lists[receiver].append((receive, NO_ACTION))
+                lists[receivers[i]].append((receives[i], NO_ACTION))
     return with_lists(schedule, lists)
+
+
+def _receivers_first(rows: dict[int, int], leaving: list[int], receivers: list[int]) -> Iterator[int]:
+    """Rows that end at one moment, by rank: what receives from another of them before it, so that its RECV goes
+    behind what has ended; in a circle of ranks one must receive early."""
+    left = dict(rows)
+    for rank in rows:
+        path = [left.pop(rank)] if rank in left else []
+        while path:
+            row = path[-1]
+            ahead = next((r for r in receivers[leaving[row] : leaving[row + 1]] if r in left), None)
+            if ahead is None:
+                yield path.pop()
+            else:
+                path.append(left.pop(ahead))
 
 
 def remove_communication(schedule: Schedule) -> Schedule:
