@@ -55,6 +55,7 @@ class Part(IntEnum):
 COMPUTE_KINDS = frozenset({Kind.F, Kind.B, Kind.I, Kind.W})
 SEND_KINDS = frozenset({Kind.SEND_F, Kind.SEND_B})
 RECV_KINDS = frozenset({Kind.RECV_F, Kind.RECV_B})
+TRANSFER_KINDS = SEND_KINDS | RECV_KINDS
 WHOLE_STAGE_KINDS = frozenset({Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD, Kind.OPTIM})
 
 # Fields of the code from the low bits up: kind 5, part 3, layer+1 10, microbatch+1 20, stage 16, pipe 6: 60 bits.

@@ -167,8 +167,8 @@ class Costs:
         return times
 
     def durations(self, schedule: Schedule) -> IntArray:
-        """ns of every row of a schedule; shape (n,)."""
-        table = np.zeros((5, schedule.stages), dtype=np.int64)
+        """ns of every row of a schedule, 0 of a send or receive; shape (n,)."""
+        table = np.zeros((max(Kind) + 1, schedule.stages), dtype=np.int64)
         for stage in range(schedule.stages):
             of = self.of(stage)
             table[Kind.F, stage], table[Kind.B, stage] = of.F, of.full_backward + of.recompute

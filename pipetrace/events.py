@@ -88,6 +88,8 @@ class StepPlayer:
         links: What waits for what.
         duration: ns of each row; shape (n,).
         transfers: Between the ranks; k of them.
+        ready: ns of work from each transfer's producer's start until it can leave; shape (k,).
+        time: ns from each transfer's start to its arrival; shape (k,).
         programs: One a rank.
         sends_itself: Whether a rank posts the sends of an action when its outputs are ready; otherwise its program has
             them.
@@ -101,6 +103,8 @@ class StepPlayer:
         links: Links,
         duration: IntArray,
         transfers: Transfers,
+        ready: IntArray,
+        time: IntArray,
         programs: Sequence[Program],
         *,
         sends_itself: bool,
@@ -109,17 +113,19 @@ class StepPlayer:
         waiting: Waiting,
         caps: Sequence[int],
     ) -> None:
-        rows = transfers.rows()
-        n, k = duration.size, len(rows)
-        self.links, self.transfers, self.waiting, self.caps = links, rows, waiting, caps
+        n, k = duration.size, len(transfers)
+        self.links, self.waiting, self.caps = links, waiting, caps
+        self.send, self.receive = transfers.send.tolist(), transfers.receive.tolist()
+        self.sender, self.receiver, self.time = transfers.sender.tolist(), transfers.receiver.tolist(), time.tolist()
         self.duration, self.takes, self.gives = duration.tolist(), takes.tolist(), gives.tolist()
         self.before = _local_producers(links)
         self.needs: list[list[int]] = [[] for _ in range(n)]
         self.outputs: list[list[tuple[int, int]]] = [[] for _ in range(n)]
-        for t, transfer in enumerate(rows):
-            self.needs[transfer.target].append(t)
+        ends = zip(transfers.producer.tolist(), transfers.consumer.tolist(), ready.tolist(), strict=True)
+        for t, (producer, consumer, after) in enumerate(ends):
+            self.needs[consumer].append(t)
             if sends_itself:
-                self.outputs[transfer.source].append((transfer.ready, t))
+                self.outputs[producer].append((after, t))
         self.ranks = [_Rank(deque(program.rows), deque(program.steps)) for program in programs]
         self.channels: dict[tuple[int, int], _Channel] = {}
         self.start, self.end, self.idle_since = ([NOT_YET] * n for _ in range(3))
@@ -259,21 +265,24 @@ class StepPlayer:
     # A transfer
 
     def _post(self, what: int, t: int) -> None:
-        transfer = self.transfers[t]
+        sender, receiver = self.sender[t], self.receiver[t]
         (self.sent if what == SEND else self.received)[t] = self.now
         if not self.waiting.ordered:
             if what == RECV:
-                self._spin(transfer.receiver, 1)
+                self._spin(receiver, 1)
             if self.sent[t] != NOT_YET and self.received[t] != NOT_YET:
                 self._begin(t)
             return
-        pair = (min(transfer.sender, transfer.receiver), max(transfer.sender, transfer.receiver))
-        channel = self.channels.setdefault(pair, _Channel({pair[0]: deque(), pair[1]: deque()}))
-        queue = channel.queues[transfer.sender if what == SEND else transfer.receiver]
+        channel = self.channels.setdefault(self._pair(t), _Channel({sender: deque(), receiver: deque()}))
+        queue = channel.queues[sender if what == SEND else receiver]
         queue.append(t)
         if len(queue) == 1 and what == RECV:
-            self._spin(transfer.receiver, 1)
+            self._spin(receiver, 1)
         self._pump(channel)
+
+    def _pair(self, t: int) -> tuple[int, int]:
+        """The two ranks of a transfer, the lower first."""
+        return min(self.sender[t], self.receiver[t]), max(self.sender[t], self.receiver[t])
 
     def _pump(self, channel: _Channel) -> None:
         one, other = channel.queues.values()
@@ -283,24 +292,24 @@ class StepPlayer:
 
     def _begin(self, t: int) -> None:
         self.began[t] = self.now
-        self._at(self.now + self.transfers[t].time, _THINGS_HAPPEN, self._arrive, t)
+        self._at(self.now + self.time[t], _THINGS_HAPPEN, self._arrive, t)
 
     def _arrive(self, t: int) -> None:
-        transfer = self.transfers[t]
+        receiver = self.receiver[t]
         self.arrived[t] = self.now
-        self._spin(transfer.receiver, -1)
+        self._spin(receiver, -1)
         if self.waiting.ordered:
-            channel = self.channels[min(transfer.sender, transfer.receiver), max(transfer.sender, transfer.receiver)]
+            channel = self.channels[self._pair(t)]
             channel.busy = False
             for rank, queue in channel.queues.items():
                 queue.popleft()
-                if queue and self.transfers[queue[0]].receiver == rank:
+                if queue and self.receiver[queue[0]] == rank:
                     self._spin(rank, 1)
             self._pump(channel)
-        state = self.ranks[transfer.receiver]
+        state = self.ranks[receiver]
         if state.waiting:
             state.waiting = False
-            self._at(self.now, _RANKS_GO_ON, self._go_on, transfer.receiver)
+            self._at(self.now, _RANKS_GO_ON, self._go_on, receiver)
 
     # When nothing happens any more
 
@@ -323,22 +332,16 @@ class StepPlayer:
 
     def _why(self, t: int) -> str:
         """Names an awaited transfer, and what stands before it in its channel."""
-        transfer = self.transfers[t]
-        text = f"{code_text(transfer.receive)} from rank {transfer.sender}"
-        for rank, posted in ((transfer.sender, self.sent), (transfer.receiver, self.received)):
+        text = f"{code_text(self.receive[t])} from rank {self.sender[t]}"
+        for rank, posted in ((self.sender[t], self.sent), (self.receiver[t], self.received)):
             if posted[t] == NOT_YET:
                 return f"{text}, not posted on rank {rank}"
             if self.waiting.ordered:
-                pair = min(transfer.sender, transfer.receiver), max(transfer.sender, transfer.receiver)
-                head = self.channels[pair].queues[rank][0]
+                head = self.channels[self._pair(t)].queues[rank][0]
                 if head != t:
-                    return f"{text}, behind {self._posted_as(head, rank)} on rank {rank}"
+                    codes = self.send if self.sender[head] == rank else self.receive
+                    return f"{text}, behind {code_text(codes[head])} on rank {rank}"
         return text
-
-    def _posted_as(self, t: int, rank: int) -> str:
-        """A transfer as a rank names it: the sender by its own stage."""
-        transfer = self.transfers[t]
-        return code_text(transfer.receive if rank == transfer.receiver else transfer.send)
 
 
 def _local_producers(links: Links) -> list[list[int]]:

@@ -6,6 +6,9 @@ three others, so the graph is three columns of row numbers:
 * `inputs`: a forward needs the forward of the stage before, same microbatch;
 * `local`: a backward needs its own stage's forward, a weight gradient its own stage's input gradient;
 * `gradients`: a backward needs the backward of the stage after.
+
+Where a schedule has its sends and receives in the lists, their rows wait for nothing here: the graph is that of the
+computation, and `pipetrace.transfers` says what the rows add to it.
 """
 
 from __future__ import annotations

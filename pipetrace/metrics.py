@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind
+from pipetrace.action import COMPUTE_KINDS, NO_ACTION, IntArray, Kind, code_kind
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Timeline
 
@@ -91,10 +91,11 @@ def in_flight(schedule: Schedule, rank: int, release: Kind) -> IntArray:
         release: `Kind.I` for activations freed at the end of I, `Kind.W` at the end of W; a B frees at its end.
 
     Returns:
-        Shape (actions of the rank,), in list order.
+        Shape (actions of the rank,), in list order; sends and receives are left out.
     """
     rows = slice(int(schedule.first[rank]), int(schedule.first[rank + 1]))
-    code, partner = schedule.code[rows], schedule.partner[rows]
+    computes = np.isin(code_kind(schedule.code[rows]), [int(kind) for kind in COMPUTE_KINDS])
+    code, partner = schedule.code[rows][computes], schedule.partner[rows][computes]
     backward = code_kind(np.where(partner != NO_ACTION, partner, code))
     takes = code_kind(code) == Kind.F
     frees = (backward == Kind.B) | (backward == release)

@@ -58,6 +58,28 @@ class Placement:
             table += [down, down[::-1]]
         return cls(ranks, tuple(table), "mirrored")
 
+    @classmethod
+    def of_table(cls, ranks: int, table: tuple[tuple[int, ...], ...]) -> Placement:
+        """The placement of a table that was read off a schedule, by its name where it is loop, v or mirrored.
+
+        Args:
+            ranks: Pipeline ranks p.
+            table: As in the class. One that two names fit, as on a single rank, is the first of the three.
+
+        Raises:
+            ScheduleError: As the class.
+        """
+        given = cls(ranks, table)
+        stages = given.stages
+        known = []
+        if given.pipes == 1 and stages % ranks == 0:
+            known.append(cls.loop(ranks, stages // ranks))
+        if given.pipes == 1 and stages == 2 * ranks:
+            known.append(cls.v(ranks))
+        if given.pipes % 2 == 0 and stages == ranks:
+            known.append(cls.mirrored(ranks, given.pipes))
+        return next((placement for placement in known if placement.table == table), given)
+
     @property
     def pipes(self) -> int:
         """Directions; each pipe is a replica of all stages."""

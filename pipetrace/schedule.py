@@ -1,5 +1,6 @@
 """A schedule: for every pipeline rank an ordered list of actions.
 
+The lists hold F, B, I and W; beside them either no communication, which is then derived, or every send and receive.
 It is an order, not a time; `pipetrace.simulate` gives it times.
 """
 
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,12 +21,12 @@ from pipetrace.action import (
     IntArray,
     Kind,
     Pair,
-    code_kind,
     pack,
 )
 from pipetrace.errors import ScheduleError
 from pipetrace.links import Links, link
 from pipetrace.placement import Placement
+from pipetrace.transfers import Transfers, check_transfers, find_transfers, is_transfer, with_sends
 from pipetrace.validation import validate
 
 # A code is linear in its fields, so an append needs no call: it is the hot path of every builder.
@@ -164,11 +165,6 @@ class Schedule:
         """Rank of each row; shape (n,)."""
         return np.repeat(np.arange(self.ranks, dtype=np.int64), np.diff(self.first))
 
-    @cached_property
-    def has_communication(self) -> bool:
-        """Whether sends and receives stand in the lists, instead of following from the order."""
-        return bool((code_kind(self.code) >= Kind.SEND_F).any())
-
     def actions(self, rank: int) -> Iterator[Action | Pair]:
         """The list of one rank, in order."""
         for row in range(int(self.first[rank]), int(self.first[rank + 1])):
@@ -186,17 +182,47 @@ class Schedule:
         validate(self.code, self.partner, self.first, self.placement, self.microbatches)
         return link(self.code, self.partner, self.first, self.stages, self.microbatches)
 
+    @cached_property
+    def transfers(self) -> Transfers:
+        """What travels between ranks, and where its sends and receives stand if the lists have them.
+
+        Raises:
+            ScheduleError: The schedule is not valid, its deadlocks apart.
+        """
+        transfers = find_transfers(self.links)
+        if self.has_communication:
+            check_transfers(self.links, transfers, self.stages)
+        return transfers
+
+    @cached_property
+    def has_communication(self) -> bool:
+        """Whether sends and receives stand in the lists; where none do, they are derived."""
+        return bool(is_transfer(self.code).any())
+
+    def compute_only(self) -> Schedule:
+        """The same schedule without sends and receives in its lists; itself where there are none."""
+        if not self.has_communication:
+            return self
+        keep = ~is_transfer(self.code)
+        first = np.concatenate([[0], np.cumsum(keep)])[self.first]
+        return replace(self, code=self.code[keep], partner=self.partner[keep], first=first)
+
     def validate(self) -> Schedule:
         """Checks that the schedule can be run, and returns it.
 
         Every F, and every I and W or B, stands exactly once, on the rank where the placement puts it; everything an
-        action needs exists; and the lists do not wait for each other in a circle.
+        action needs exists; and the lists do not wait for each other in a circle. Where the lists have sends and
+        receives, they have all of them: each SEND after what makes its data, each RECV before what takes it, and
+        received in the order in which they are sent between any two ranks.
 
         Raises:
             ScheduleError: With rank, action and reason.
             DeadlockError: With the action at which each stuck rank waits.
         """
-        _ = self.links.order
+        links = self.links
+        if self.has_communication:
+            links = with_sends(links, self.transfers)
+        _ = links.order
         return self
 
     def same_order(self, other: Schedule) -> bool:

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pipetrace.action import COMPUTE_KINDS, NO_ACTION, IntArray, Kind, code_kind
+from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind
 from pipetrace.after_step import after_step
 from pipetrace.costs import Costs
 from pipetrace.events import RECV, RUN, SEND, Played, Program, StepPlayer
 from pipetrace.links import Links, longest_path
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import UNKNOWN, Lane, Timeline
-from pipetrace.transfers import Transfers, transfers_of
+from pipetrace.transfers import Transfers, is_transfer
 from pipetrace.waiting import Wait, Waiting
 
 
@@ -44,12 +44,25 @@ def simulate(schedule: Schedule, costs: Costs | None = None, waiting: Waiting | 
     links = schedule.links
     duration = costs.durations(schedule)
     forward_ready, backward_ready = costs.ready(schedule, duration)
-    transfers = transfers_of(schedule, costs, forward_ready, backward_ready)
+    transfers = schedule.transfers
+    time = costs.transfer_times(schedule.ranks)[transfers.sender, transfers.receiver]
+    is_gradient = code_kind(transfers.receive) == Kind.RECV_B
+    ready = np.where(is_gradient, backward_ready[transfers.producer], forward_ready[transfers.producer])
     if _is_longest_path(schedule, waiting):
-        played = _along_longest_path(links, duration, forward_ready, backward_ready, transfers)
+        delay = np.zeros((2, duration.size), dtype=np.int64)
+        delay[is_gradient.astype(np.int64), transfers.consumer] = time
+        start = longest_path(
+            links,
+            duration,
+            forward_ready=forward_ready,
+            backward_ready=backward_ready,
+            input_delay=delay[0],
+            gradient_delay=delay[1],
+        )
+        played = _as_played(links, transfers, start, duration, ready, time)
     else:
-        played = _event_by_event(schedule, duration, transfers, waiting)
-    return _timeline(schedule, costs, transfers, played)
+        played = _player(schedule, duration, ready, time, waiting).play()
+    return _timeline(schedule, costs, time, played)
 
 
 def _is_longest_path(schedule: Schedule, waiting: Waiting) -> bool:
@@ -59,28 +72,18 @@ def _is_longest_path(schedule: Schedule, waiting: Waiting) -> bool:
     return in_order and free and not schedule.has_communication
 
 
-def _along_longest_path(
-    links: Links, duration: IntArray, forward_ready: IntArray, backward_ready: IntArray, transfers: Transfers
+def _as_played(
+    links: Links, transfers: Transfers, start: IntArray, duration: IntArray, ready: IntArray, time: IntArray
 ) -> Played:
-    delay = np.zeros((2, duration.size), dtype=np.int64)
-    is_gradient = code_kind(transfers.receive) == Kind.RECV_B
-    delay[is_gradient.astype(np.int64), transfers.target] = transfers.time
-    start = longest_path(
-        links,
-        duration,
-        forward_ready=forward_ready,
-        backward_ready=backward_ready,
-        input_delay=delay[0],
-        gradient_delay=delay[1],
-    )
+    """What follows from the starts when receives are posted ahead."""
     end = start + duration
     idle_since = np.roll(end, 1)
     idle_since[links.first[:-1][np.diff(links.first) > 0]] = 0
-    left = start[transfers.source] + transfers.ready
-    return Played(start, end, idle_since, left, np.zeros_like(left), left, left + transfers.time)
+    left = start[transfers.producer] + ready
+    return Played(start, end, idle_since, left, np.zeros_like(left), left, left + time)
 
 
-def _event_by_event(schedule: Schedule, duration: IntArray, transfers: Transfers, waiting: Waiting) -> Played:
+def _player(schedule: Schedule, duration: IntArray, ready: IntArray, time: IntArray, waiting: Waiting) -> StepPlayer:
     kind = code_kind(schedule.code)
     backward_kind = code_kind(np.where(schedule.partner != NO_ACTION, schedule.partner, schedule.code))
     takes = (kind == Kind.F).astype(np.int64)
@@ -93,24 +96,26 @@ def _event_by_event(schedule: Schedule, duration: IntArray, transfers: Transfers
     return StepPlayer(
         schedule.links,
         duration,
-        transfers,
-        _programs(schedule, transfers, waiting),
+        schedule.transfers,
+        ready,
+        time,
+        _programs(schedule, waiting),
         sends_itself=not schedule.has_communication,
         takes=takes,
         gives=gives,
         waiting=waiting,
         caps=caps,
-    ).play()
+    )
 
 
-def _programs(schedule: Schedule, transfers: Transfers, waiting: Waiting) -> list[Program]:
+def _programs(schedule: Schedule, waiting: Waiting) -> list[Program]:
     """What every rank does: the list with its explicit posts, or with receives posted ahead or at their use."""
-    compute = np.isin(code_kind(schedule.code), [int(kind) for kind in COMPUTE_KINDS]).tolist()
+    transfers, compute = schedule.transfers, (~is_transfer(schedule.code)).tolist()
     codes, first = schedule.code.tolist(), schedule.first.tolist()
     post = {code: (SEND, t) for t, code in enumerate(transfers.send.tolist())}
     post |= {code: (RECV, t) for t, code in enumerate(transfers.receive.tolist())}
     needs: dict[int, list[tuple[int, int]]] = {}
-    for t, target in enumerate(transfers.target.tolist()):
+    for t, target in enumerate(transfers.consumer.tolist()):
         needs.setdefault(target, []).append((RECV, t))
     run = (RUN, -1)
     programs = []
@@ -127,9 +132,9 @@ def _programs(schedule: Schedule, transfers: Transfers, waiting: Waiting) -> lis
     return programs
 
 
-def _timeline(schedule: Schedule, costs: Costs, transfers: Transfers, played: Played) -> Timeline:
-    compute = played.end >= played.start  # rows of explicit communication are not played as tiles
-    compute &= np.isin(code_kind(schedule.code), [int(kind) for kind in COMPUTE_KINDS])
+def _timeline(schedule: Schedule, costs: Costs, time: IntArray, played: Played) -> Timeline:
+    transfers = schedule.transfers
+    compute = ~is_transfer(schedule.code)
     ranks = schedule.links.rank
     free = np.zeros(schedule.ranks, dtype=np.int64)
     np.maximum.at(free, ranks[compute], played.end[compute])
@@ -143,8 +148,8 @@ def _timeline(schedule: Schedule, costs: Costs, transfers: Transfers, played: Pl
         },
         after_step(schedule, costs, free),
     ]
-    if transfers.time.any():
-        idle_since = played.idle_since[transfers.target]
+    if time.any():
+        idle_since = played.idle_since[transfers.consumer]
         when = {"start": played.began, "end": played.arrived}
         waited = np.where(idle_since < played.arrived, idle_since, UNKNOWN)
         sent = {"rank": transfers.sender, "code": transfers.send, "posted": played.sent, **when}

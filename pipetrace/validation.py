@@ -7,6 +7,7 @@ import numpy as np
 from pipetrace.action import (
     COMPUTE_KINDS,
     NO_ACTION,
+    TRANSFER_KINDS,
     Action,
     IntArray,
     Kind,
@@ -20,7 +21,7 @@ from pipetrace.placement import Placement
 
 
 def validate(code: IntArray, partner: IntArray, first: IntArray, placement: Placement, microbatches: int) -> None:
-    """Checks every action of a schedule by itself, and that none is missing; the order is not looked at.
+    """Checks every action of a schedule by itself, and that no F, B, I or W is missing; the order is not looked at.
 
     Raises:
         ScheduleError: With rank, action and reason, for the first thing that is wrong.
@@ -41,11 +42,15 @@ def validate(code: IntArray, partner: IntArray, first: IntArray, placement: Plac
             if action.stage < placement.stages and action.pipe < placement.pipes:
                 holder = placement.rank(action.stage, action.pipe)
             raise ScheduleError(
-                f"rank {rank[at]}: {action} " + reason.format(stages=placement.stages, holder=holder), hint
+                f"rank {rank[at]}: {action} "
+                + reason.format(stages=placement.stages, stage=action.stage, holder=holder),
+                hint,
             )
 
     refuse(
-        ~np.isin(kind, [int(k) for k in COMPUTE_KINDS]), "is no F, B, I or W", "communication is derived, leave it out"
+        ~np.isin(kind, [int(k) for k in COMPUTE_KINDS | TRANSFER_KINDS]),
+        "is no F, B, I or W, nor a SEND or RECV",
+        "what concerns a whole stage is not scheduled, leave it out",
     )
     refuse(pipe >= placement.pipes, f"names a pipe that is not there: the placement has {placement.pipes}")
     refuse(stage >= placement.stages, "names a stage that is not there: the placement has {stages}")
@@ -56,11 +61,12 @@ def validate(code: IntArray, partner: IntArray, first: IntArray, placement: Plac
         f"pipe k of {placement.pipes} holds the k-th run of {microbatches // placement.pipes} consecutive microbatches",
     )
     holder = np.array(placement.table, dtype=np.int64)[pipe, stage]
-    refuse(
-        holder != rank,
-        f"stands on the wrong rank: the {placement.name} placement puts its stage on rank {{holder}}",
-        "the schedule was made for another placement",
-    )
+    if (holder != rank).any():
+        refuse(
+            holder != rank,
+            f"stands on the wrong rank: the {placement.name} placement puts stage {{stage}} on rank {{holder}}",
+            _where_they_stand(placement, rank, pipe, stage),
+        )
 
     # One slot for each (stage, microbatch); the pipe follows from the microbatch.
     slots = placement.stages * microbatches
@@ -70,8 +76,8 @@ def validate(code: IntArray, partner: IntArray, first: IntArray, placement: Plac
         seen = set(slot[kind == Kind.F].tolist())
         absent = next(s for s in range(slots) if s not in seen)
         raise _missing("F", absent, placement, microbatches)
-    count = {k: np.bincount(slot[kind == k], minlength=slots) for k in COMPUTE_KINDS}
-    for k in sorted(COMPUTE_KINDS):
+    count = {k: np.bincount(slot[kind == k], minlength=slots) for k in COMPUTE_KINDS | TRANSFER_KINDS}
+    for k in sorted(count):
         refuse((kind == k) & (count[k][slot] > 1), f"stands {int(count[k].max(initial=0))} times in the schedule")
     split = count[Kind.I] + count[Kind.W] > 0
     refuse((kind == Kind.B) & split[slot], "is a full backward, but an I or W of the same microbatch stands beside it")
@@ -83,6 +89,24 @@ def validate(code: IntArray, partner: IntArray, first: IntArray, placement: Plac
     ):
         if absent_slots.any():
             raise _missing(letter, int(np.argmax(absent_slots)), placement, microbatches)
+
+
+def _where_they_stand(placement: Placement, rank: IntArray, pipe: IntArray, stage: IntArray) -> str:
+    """Where the stages stand, against where the placement wants them: a hint."""
+    standing = {(k, s): r for k, s, r in zip(pipe.tolist(), stage.tolist(), rank.tolist(), strict=True)}
+    table = tuple(tuple(standing.get((k, s), -1) for s in range(placement.stages)) for k in range(placement.pipes))
+    if not np.array_equal(np.array(table)[pipe, stage], rank):
+        return "a stage lives on one rank"
+    k = next(k for k in range(placement.pipes) if table[k] != placement.table[k])
+    stands, wanted = (
+        " ".join(map(str, t[k][:16])) + (" ..." if len(t[k]) > 16 else "") for t in (table, placement.table)
+    )
+    name = ""
+    if all(-1 not in stages for stages in table) and len(set(sum(table, ()))) == placement.ranks:
+        found = Placement.of_table(placement.ranks, table).name
+        name = "" if found == "custom" else f", as the {found} placement has them"
+    of = f" of pipe {k}" if placement.pipes > 1 else ""
+    return f"the stages{of} stand on ranks {stands}{name}; the {placement.name} placement has them on {wanted}"
 
 
 def _missing(what: str, slot: int, placement: Placement, microbatches: int) -> ScheduleError:

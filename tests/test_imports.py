@@ -53,13 +53,14 @@ LAYERS = {
     "placement": {"errors"},
     "links": {"action", "errors"},
     "validation": {"action", "errors", "placement"},
-    "schedule": {"action", "errors", "links", "placement", "validation"},
+    "transfers": {"action", "errors", "links"},
+    "schedule": {"action", "errors", "links", "placement", "transfers", "validation"},
+    "channels": {"action", "errors", "schedule", "transfers"},
     "costs": {"action", "errors", "schedule"},
     "costs_io": {"costs", "errors"},
     "waiting": {"costs", "errors"},
     "timeline": {"action", "errors"},
     "schedules": {"action", "costs", "errors", "placement", "schedule"},
-    "transfers": {"action", "costs", "schedule"},
     "events": {"action", "errors", "links", "transfers", "waiting"},
     "after_step": {"action", "costs", "schedule"},
     "simulate": {
@@ -78,12 +79,24 @@ LAYERS = {
     "fit": {"action", "costs", "errors", "timeline"},
 }
 CORE = set(LAYERS)
+LAYERS["passes"] = {
+    "action",
+    "costs",
+    "errors",
+    "links",
+    "metrics",
+    "placement",
+    "schedule",
+    "simulate",
+    "timeline",
+    "transfers",
+}
 LAYERS["diff"] = CORE
 LAYERS["trace"] = CORE
 LAYERS["diff_run"] = CORE | {"diff", "trace"}
 LAYERS["execute"] = CORE | {"trace"}
-LAYERS["report"] = CORE | {"diff", "diff_run", "trace"}
-LAYERS["cli"] = CORE | {"diff", "diff_run", "trace", "execute", "report"}
+LAYERS["report"] = CORE | {"passes", "diff", "diff_run", "trace"}
+LAYERS["cli"] = CORE | {"passes", "diff", "diff_run", "trace", "execute", "report"}
 LAYERS["__init__"] = CORE
 LAYERS["__main__"] = {"cli"}
 

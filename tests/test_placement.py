@@ -21,6 +21,25 @@ def test_two_pipes() -> None:
 
 
 @pytest.mark.parametrize(
+    "placement",
+    [
+        Placement.loop(1),
+        Placement.loop(4),
+        Placement.loop(3, 3),
+        Placement.v(2),
+        Placement.v(5),
+        Placement.mirrored(2),
+        Placement.mirrored(8, 4),
+        Placement(2, ((1, 0),)),
+        Placement(2, ((0, 1, 1),)),
+        Placement(2, ((0, 1), (0, 1))),
+    ],
+)
+def test_known_placements_are_recognised_by_their_table(placement: Placement) -> None:
+    assert Placement.of_table(placement.ranks, placement.table) == placement
+
+
+@pytest.mark.parametrize(
     ("ranks", "table", "words"),
     [
         (0, ((0,),), "at least one rank"),

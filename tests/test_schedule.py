@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from pipetrace.action import MAX_MICROBATCH, Action, Kind, Pair, parse
 from pipetrace.errors import DeadlockError, ScheduleError
 from pipetrace.placement import Placement
 from pipetrace.schedule import RankOrder, Schedule
+from pipetrace.schedules import build
 from tests.strategies import Sizes, sizes
 
 
@@ -52,11 +55,11 @@ def test_valid_with_two_pipes_in_a_mirrored_placement() -> None:
         ("0F0 0F0 0B0 | 1F0 1B0", 1, "rank 0: 0F0 stands 2 times"),
         ("0F0 0B0 0B0 0B0 | 1F0 1B0", 1, "rank 0: 0B0 stands 3 times"),
         ("0F0 0B0 0W0 | 1F0 1B0", 1, "rank 0: 0B0 is a full backward, but an I or W"),
-        ("0F0 0B0 1F0 | 1B0", 1, "rank 0: 1F0 stands on the wrong rank: the loop placement puts its stage on rank 1"),
+        ("0F0 0B0 1F0 | 1B0", 1, "rank 0: 1F0 stands on the wrong rank: the loop placement puts stage 1 on rank 1"),
         ("0F0 0B0 2F0 | 1F0 1B0", 1, "rank 0: 2F0 names a stage that is not there: the placement has 2"),
         ("0F0 0B0 | 1F0 1B0 1F1", 1, "rank 1: 1F1 names a microbatch that is not there: the step has 1"),
         ("0F0 0B0 | 1F0 d1:1B0", 1, "rank 1: d1:1B0 names a pipe that is not there: the placement has 1"),
-        ("0F0 0SEND_F0 0B0 | 1F0 1B0", 1, "rank 0: 0SEND_F0 is no F, B, I or W"),
+        ("0UNSHARD 0F0 0B0 | 1F0 1B0", 1, "rank 0: 0UNSHARD is no F, B, I or W, nor a SEND or RECV"),
         ("0F0 0B0 |", 1, "rank 1: the F of stage 1, microbatch 0 is missing"),
         ("0F0 0B0 | 1F0 1B0", 1000, "rank 0: the F of stage 0, microbatch 1 is missing"),
     ],
@@ -86,6 +89,62 @@ def test_deadlock_names_who_waits_for_what(rows: str, words: str) -> None:
     microbatches = 2 if "F1" in rows else 1
     with pytest.raises(DeadlockError, match=words):
         of(rows, microbatches=microbatches).validate()
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "placement", "words", "hint"),
+    [
+        (
+            "zbv",
+            (2, 3),
+            Placement.loop(2, 2),
+            "rank 0: 3F0 stands on the wrong rank: the loop placement puts stage 3 on rank 1",
+            "the stages stand on ranks 0 1 1 0, as the v placement has them; the loop placement has them on 0 1 0 1",
+        ),
+        (
+            "interleaved",
+            (2, 2),
+            Placement.v(2),
+            "rank 0: 2F0 stands on the wrong rank: the v placement puts stage 2 on rank 1",
+            "the stages stand on ranks 0 1 0 1, as the loop placement has them; the v placement has them on 0 1 1 0",
+        ),
+        (
+            "dualpipe",
+            (2, 4),
+            Placement(2, ((0, 1), (0, 1))),
+            "rank 0: d1:1F2 stands on the wrong rank: the custom placement puts stage 1 on rank 1",
+            "the stages of pipe 1 stand on ranks 1 0, as the mirrored placement has them; "
+            "the custom placement has them on 0 1",
+        ),
+        (
+            "interleaved",
+            (9, 9),
+            Placement(9, ((*range(9), 1, 0, *range(2, 9)),)),
+            "rank 0: 9F0 stands on the wrong rank: the custom placement puts stage 9 on rank 1",
+            "the stages stand on ranks 0 1 2 3 4 5 6 7 8 0 1 2 3 4 5 6 ..., as the loop placement has them; "
+            "the custom placement has them on 0 1 2 3 4 5 6 7 8 1 0 2 3 4 5 6 ...",
+        ),
+    ],
+)
+def test_the_placement_must_be_that_of_the_order(
+    name: str, sizes: tuple[int, int], placement: Placement, words: str, hint: str
+) -> None:
+    with pytest.raises(ScheduleError) as caught:
+        replace(build(name, *sizes), placement=placement).validate()
+    assert caught.value.message == words
+    assert caught.value.hint == hint
+
+
+def test_a_stage_on_two_ranks_is_named() -> None:
+    with pytest.raises(ScheduleError) as caught:
+        of("0F0 0B0 1F0 | 1B0").validate()
+    assert caught.value.hint == "a stage lives on one rank"
+    with pytest.raises(ScheduleError) as caught:
+        of("1F0 | 1B0").validate()
+    assert caught.value.hint == "a stage lives on one rank"
+    with pytest.raises(ScheduleError) as caught:
+        of("1F0 1B0 |").validate()
+    assert caught.value.hint == "the stages stand on ranks -1 0; the loop placement has them on 0 1"
 
 
 @pytest.mark.parametrize("microbatches", [0, -3, MAX_MICROBATCH + 1])

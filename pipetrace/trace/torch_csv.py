@@ -5,9 +5,10 @@ One row a rank, no header; a cell is an action, an empty cell an idle slot::
     0F0,0F1,,,0B0,0B1
     ,1F0,1B0,1F1,1B1
 
-torch's *compute_only* files are read and written as they are. Of its *compute_comms* files the communication is
-dropped, as it follows from the order and is derived anew; a note says so. Beyond torch's dialect a cell may carry a
-pipe (`d1:0F3`), so that bidirectional schedules can be written too.
+torch's *compute_only* files are read and written as they are, and so are its *compute_comms* files with their sends
+and receives; what concerns a whole stage there (UNSHARD, RESHARD, REDUCE_GRAD, and our OPTIM) is dropped, as no
+schedule has it, and a note says so. Beyond torch's dialect a cell may carry a pipe (`d1:0F3`), so that bidirectional
+schedules can be written too; and idle slots may stand in files with communication, which torch refuses.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipetrace.action import COMPUTE_KINDS, Action, Pair, code_text, parse
+from pipetrace.action import COMPUTE_KINDS, WHOLE_STAGE_KINDS, Action, Pair, code_text, parse
 from pipetrace.errors import ActionError, ScheduleError
 from pipetrace.placement import Placement
 from pipetrace.schedule import Schedule
@@ -40,7 +41,7 @@ class CsvSchedule:
 
 
 def format_csv(schedule: Schedule) -> str:
-    """A schedule as compute-only CSV; `parse_csv` reads the same order back."""
+    """A schedule as CSV, with its sends and receives if it lists any; `parse_csv` reads the same order back."""
     text = [
         code_text(code, partner)
         for code, partner in zip(schedule.code.tolist(), schedule.partner.tolist(), strict=True)
@@ -50,7 +51,7 @@ def format_csv(schedule: Schedule) -> str:
 
 
 def write_csv(schedule: Schedule, path: Path) -> None:
-    """Writes a schedule as compute-only CSV.
+    """Writes a schedule as CSV: as compute_comms where it lists sends and receives, else as compute_only.
 
     Raises:
         OutputError: The file cannot be written.
@@ -92,7 +93,8 @@ def read_csv(path: Path, name: str | None = None) -> CsvSchedule:
 def parse_csv(text: str, name: str, source: str = "CSV") -> CsvSchedule:
     """Reads a schedule from the text of a CSV.
 
-    The placement is read off where the actions stand; the number of microbatches is the highest one plus 1.
+    The placement is read off where the actions stand, and named where it is a loop, V or mirrored one; the number of
+    microbatches is the highest one plus 1.
 
     Args:
         text: The CSV.
@@ -119,12 +121,12 @@ def parse_csv(text: str, name: str, source: str = "CSV") -> CsvSchedule:
             for column, cell in enumerate(row.split(","), start=1)
             if (item := cells.read(cell.strip(" \t"), line, column)) is not None
         ]
-        if not actions:
+        if not any(isinstance(item, Pair) or item.kind in COMPUTE_KINDS for item in actions):
             raise ScheduleError(f"{source}: line {line}: rank {line - 1} has no compute action", _HINT)
         lists.append(actions)
     if cells.dropped:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(cells.dropped.items()))
-        notes.append(f"communication was dropped, as it is derived anew from the order: {kinds}")
+        notes.append(f"what concerns whole stages was dropped, as a schedule has none of it: {kinds}")
 
     try:
         placement = cells.placement(len(lists))
@@ -145,7 +147,7 @@ class _Cells:
         self._rank: dict[tuple[int, int], int] = {}
 
     def read(self, cell: str, line: int, column: int) -> Action | Pair | None:
-        """The compute action of a cell; None for an idle slot and for communication."""
+        """The action of a cell; None for an idle slot and for what concerns a whole stage."""
         if not cell:
             return None
         where = f"{self.source}: line {line}, column {column}"
@@ -161,7 +163,8 @@ class _Cells:
                     f"write {action.stage}{action.kind.name}{action.microbatch}",
                 )
             earlier = self._place.setdefault(action.code, (line, column))
-            if earlier != (line, column):
+            # A stage may be unsharded and resharded many times in a step.
+            if earlier != (line, column) and action.kind not in WHOLE_STAGE_KINDS:
                 raise ScheduleError(
                     f"{where}: {action} stands already in line {earlier[0]}, column {earlier[1]}",
                     "every action stands once",
@@ -175,7 +178,7 @@ class _Cells:
                     "a stage lives on one rank; a second pipe is written with the prefix d1:",
                 )
             self.microbatches = max(self.microbatches, (action.microbatch or 0) + 1)
-        if isinstance(item, Action) and item.kind not in COMPUTE_KINDS:
+        if isinstance(item, Action) and item.kind in WHOLE_STAGE_KINDS:
             self.dropped[item.kind.name] += 1
             return None
         return item
@@ -192,5 +195,4 @@ class _Cells:
                 "stages are numbered from 0 without a gap, the same in every pipe",
             )
         table = tuple(tuple(self._rank[pipe, stage] for stage in range(stages)) for pipe in range(pipes))
-        looped = Placement.loop(ranks, stages // ranks) if stages % ranks == 0 else None
-        return looped if looped is not None and looped.table == table else Placement(ranks, table)
+        return Placement.of_table(ranks, table)

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipetrace.channels import check_ordered_channels
+from pipetrace.errors import ScheduleError
 from pipetrace.schedules import build
+from pipetrace.trace.torch_csv import parse_csv
 
 pytest.importorskip("torch", reason="torch is not installed")
 
@@ -69,3 +72,46 @@ def test_zbv(p: int, m: int) -> None:
 def test_dualpipev(p: int, more: int) -> None:
     m = 2 * p + more
     assert our_order("dualpipev", p, m) == torch_order("DualPipeV", p, m)
+
+
+def torch_compute_comms(schedule: str, ranks: int, microbatches: int, chunks: int, *, defer: bool = False) -> str:
+    """The CSV of torch's own lowering."""
+    from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
+
+    lists: list[list[Any]] = get_schedule_ops(
+        schedule, ranks, microbatches, chunks, with_comms=True, defer_pp_recv=defer
+    )
+    return "".join(",".join(repr(action) for action in actions) + "\n" for actions in lists)
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs", "chunks"),
+    [
+        ("interleaved", "Interleaved1F1B", 2),
+        ("interleaved", "Interleaved1F1B", 4),
+        ("interleaved-zb", "InterleavedZeroBubble", 3),
+        ("looped-bfs", "LoopedBFS", 2),
+        ("zbv", "ZBVZeroBubble", 2),
+        ("dualpipev", "DualPipeV", 2),
+    ],
+)
+@pytest.mark.parametrize(("p", "m"), [(1, 2), (2, 4), (4, 8), (5, 10)])
+def test_reads_the_communication_that_torch_derives(name: str, theirs: str, chunks: int, p: int, m: int) -> None:
+    options = {} if name in ("zbv", "dualpipev") else {"chunks": chunks}
+    ours = build(name, p, m, **options)
+    read = parse_csv(torch_compute_comms(theirs, p, m, chunks), name).schedule
+    assert read.compute_only().same_order(ours)
+    assert read.has_communication == (p > 1)
+    if p > 1:
+        assert read.placement == ours.placement
+    check_ordered_channels(read)
+
+
+def test_refuses_what_torch_gets_wrong() -> None:
+    """With deferred receives torch receives in another order than it sends, and without tags takes one for another."""
+    deferred = torch_compute_comms("ZBVZeroBubble", 4, 8, 2, defer=True)
+    with pytest.raises(ScheduleError) as caught:
+        parse_csv(deferred, "zbv")
+    assert caught.value.message == (
+        "CSV: rank 1: 6RECV_B0 stands before 1RECV_F6, but rank 0 has 0SEND_F6 before 7SEND_B0"
+    )
