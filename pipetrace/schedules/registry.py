@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 
+from pipetrace.costs import Costs
 from pipetrace.errors import ScheduleError
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import (
@@ -16,11 +17,12 @@ from pipetrace.schedules import (
     looped_bfs,
     moe_1f1b,
     one_f_one_b,
+    plugins,
     zb_h1,
     zb_h2,
     zbv,
 )
-from pipetrace.schedules.spec import ScheduleSpec
+from pipetrace.schedules.spec import FLAGS, ScheduleSpec
 
 _SPECS: dict[str, ScheduleSpec] = {
     module.SPEC.name: module.SPEC
@@ -42,48 +44,65 @@ _SPECS: dict[str, ScheduleSpec] = {
 
 
 def names() -> list[str]:
-    """The names of all schedules, in the order in which `pipetrace list` shows them."""
+    """The names of pipetrace's own schedules, in the order in which `pipetrace list` shows them."""
     return list(_SPECS)
+
+
+def listed() -> tuple[list[ScheduleSpec], list[str]]:
+    """All schedules, those of installed plug-ins last; and a line for each plug-in that cannot be used."""
+    return plugins.added_to(_SPECS)
 
 
 def get(name: str) -> ScheduleSpec:
     """The schedule called `name`.
 
     Raises:
-        ScheduleError: There is none; the hint has the nearest names.
+        ScheduleError: There is none, the hint has the nearest names; or it is a plug-in's that cannot be loaded.
     """
     if name in _SPECS:
         return _SPECS[name]
-    near = difflib.get_close_matches(name.lower().replace("_", "-"), _SPECS, n=3, cutoff=0.4)
+    if (plugin := plugins.get(name)) is not None:
+        return plugin
+    near = difflib.get_close_matches(name.lower().replace("_", "-"), [*_SPECS, *plugins.names()], n=3, cutoff=0.4)
     raise ScheduleError(
         f"unknown schedule {name!r}",
         f"did you mean {' or '.join(near)}?" if near else f"schedules are {', '.join(_SPECS)}",
     )
 
 
-def build(name: str, ranks: int, microbatches: int, **options: object) -> Schedule:
+def build(name: str, ranks: int, microbatches: int, *, costs: Costs | None = None, **options: object) -> Schedule:
     """Builds and checks a schedule.
 
     Args:
-        name: As in `names()`.
+        name: As in `names()`, or of an installed plug-in.
         ranks: Pipeline ranks p.
         microbatches: Microbatches m of one step.
+        costs: What it is for. Most schedules do not look at it.
         options: What the schedule takes beside, e.g. `chunks` of "interleaved"; None stands for its default.
 
     Raises:
         ScheduleError: Unknown name or option, or sizes that the schedule does not take.
     """
-    spec = get(name)
+    return build_spec(get(name), ranks, microbatches, costs=costs, **options)
+
+
+def build_spec(
+    spec: ScheduleSpec, ranks: int, microbatches: int, *, costs: Costs | None = None, **options: object
+) -> Schedule:
+    """`build` for a schedule that need not be in the registry."""
     if ranks < 1:
-        raise ScheduleError(f"{name} on {ranks} ranks", "give at least 1 rank (-p)")
+        raise ScheduleError(f"{spec.name} on {ranks} ranks", "give at least 1 rank (-p)")
     if microbatches < 1:
-        raise ScheduleError(f"{name} with {microbatches} microbatches", "give at least 1 microbatch (-m)")
+        raise ScheduleError(f"{spec.name} with {microbatches} microbatches", "give at least 1 microbatch (-m)")
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
         if option not in spec.options:
             takers = [other.name for other in _SPECS.values() if option in other.options]
+            known = [FLAGS.get(name, f"--option {name}") for name in spec.options if name != "costs"]
             raise ScheduleError(
-                f"{name} takes no option {option!r}",
-                f"it is for {', '.join(takers)}" if takers else f"its options are {', '.join(spec.options) or 'none'}",
+                f"{spec.name} takes no option {option!r}" + (f" ({FLAGS[option]})" if option in FLAGS else ""),
+                f"it is for {', '.join(takers)}" if takers else f"its options are {', '.join(known) or 'none'}",
             )
+    if costs is not None and "costs" in spec.options:
+        given["costs"] = costs
     return spec.build(ranks, microbatches, **given).validate()
