@@ -9,6 +9,7 @@ import typer
 
 from pipetrace.cli import diff, gen, list_, open_, read, run, show
 from pipetrace.cli.console import fail
+from pipetrace.cli.spread import spread
 from pipetrace.errors import PipetraceError
 from pipetrace.version import __version__
 
@@ -30,7 +31,7 @@ for name, module in (
     ("diff", diff),
     ("open", open_),
 ):
-    app.command(name, help=module.HELP, epilog=f"Example: `{module.EXAMPLE}`")(module.command)
+    app.command(name, help=module.HELP, epilog=f"Example: `{module.EXAMPLE}`")(spread(module.command))
 
 
 @app.callback(invoke_without_command=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 
 from pipetrace.costs import Costs
 from pipetrace.errors import ScheduleError
@@ -83,18 +84,22 @@ def build(name: str, ranks: int, microbatches: int, *, costs: Costs | None = Non
     Raises:
         ScheduleError: Unknown name or option, or sizes that the schedule does not take.
     """
-    return build_spec(get(name), ranks, microbatches, costs=costs, **options)
+    return build_spec(get(name), ranks, microbatches, options, costs)
 
 
 def build_spec(
-    spec: ScheduleSpec, ranks: int, microbatches: int, *, costs: Costs | None = None, **options: object
+    spec: ScheduleSpec,
+    ranks: int,
+    microbatches: int,
+    options: Mapping[str, object] | None = None,
+    costs: Costs | None = None,
 ) -> Schedule:
     """`build` for a schedule that need not be in the registry."""
     if ranks < 1:
         raise ScheduleError(f"{spec.name} on {ranks} ranks", "give at least 1 rank (-p)")
     if microbatches < 1:
         raise ScheduleError(f"{spec.name} with {microbatches} microbatches", "give at least 1 microbatch (-m)")
-    given = {option: value for option, value in options.items() if value is not None}
+    given = {option: value for option, value in (options or {}).items() if value is not None}
     for option in given:
         if option not in spec.options:
             takers = [other.name for other in _SPECS.values() if option in other.options]
