@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from pipetrace.cli import diff, gen, list_, open_, read, run, show
+from pipetrace.cli import compare, diff, gen, list_, open_, read, run, show
 from pipetrace.cli.console import fail
 from pipetrace.cli.spread import spread
 from pipetrace.errors import PipetraceError
@@ -26,6 +26,7 @@ for name, module in (
     ("list", list_),
     ("gen", gen),
     ("show", show),
+    ("compare", compare),
     ("run", run),
     ("read", read),
     ("diff", diff),

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from pipetrace.candidates import literal, of_schedule, of_spec
+from pipetrace.compare import Candidate
 from pipetrace.costs import Costs, Link, Network
 from pipetrace.costs_io import costs_from_dict, parse_costs, parse_time
 from pipetrace.errors import CostError, ScheduleError
@@ -132,21 +134,32 @@ class Sizes:
         return self._read(Path(source or ""))
 
     def _read(self, path: Path) -> Schedule:
-        from pipetrace.cli.console import say
-        from pipetrace.trace.torch_csv import read_csv
-
         if self.options:
             raise ScheduleError(f"{path} is a schedule as it stands", f"it takes no option {min(self.options)!r}")
-        read = read_csv(path)
-        for note in read.notes:
-            say(f"note: {note}")
+        schedule = _from_csv(path)
         for option, given, found in (
-            ("-p", self.ranks, read.schedule.ranks),
-            ("-m", self.microbatches, read.schedule.microbatches),
+            ("-p", self.ranks, schedule.ranks),
+            ("-m", self.microbatches, schedule.microbatches),
         ):
             if given is not None and given != found:
                 raise ScheduleError(f"{option} {given} was given, but {path} has {found}", f"leave {option} out")
-        return read.schedule
+        return schedule
+
+
+def _from_csv(path: Path) -> Schedule:
+    from pipetrace.cli.console import say
+    from pipetrace.trace.torch_csv import read_csv
+
+    read = read_csv(path)
+    for note in read.notes:
+        say(f"note: {note}")
+    return read.schedule
+
+
+def own_candidate(source: str) -> Candidate:
+    """What --from names, as one that takes part in a comparison."""
+    spec = own_builder(source)
+    return of_spec(spec, {}, spec.name) if spec is not None else of_schedule(_from_csv(Path(source)), Path(source).stem)
 
 
 def own_builder(source: str) -> ScheduleSpec | None:
@@ -165,10 +178,7 @@ def own_options(texts: list[str]) -> dict[str, object]:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
             raise typer.BadParameter(f"--option {text!r} is not NAME=VALUE")
-        try:
-            options[name] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            options[name] = value
+        options[name] = literal(value)
     return options
 
 

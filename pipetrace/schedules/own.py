@@ -32,7 +32,7 @@ def spec_from_file(source: str) -> ScheduleSpec:
         raise ScheduleError(
             f"{file} has no function {name!r}", f"define: def {name or 'build'}(ranks, microbatches) -> Schedule"
         )
-    return spec_of(name, builder, file)
+    return spec_of(name if name != DEFAULT_BUILDER else Path(file).stem, builder, file)
 
 
 def spec_of(name: str, builder: Callable[..., Any], source: str) -> ScheduleSpec:
