@@ -33,7 +33,7 @@ def command(
     wait: options.WaitOptions,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME...", help="Schedules, also as NAME:v=4,group=8; all when none is given."),
+        typer.Argument(metavar="NAME", help="Schedules, also as NAME:v=4,group=8; all when none is given."),
     ] = None,
     sources: Annotated[
         list[str] | None,

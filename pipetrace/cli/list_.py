@@ -52,4 +52,4 @@ def _print(specs: list[ScheduleSpec]) -> None:
         if one_line:
             typer.echo(f"{first}  {row[4]}")
         else:
-            typer.echo(f"{first.rstrip()}\n{' ' * (widths[0] + 2)}{row[4]}")
+            typer.echo(f"{first.rstrip()}\n    {row[4]}")

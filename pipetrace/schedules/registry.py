@@ -71,20 +71,19 @@ def get(name: str) -> ScheduleSpec:
     )
 
 
-def build(name: str, ranks: int, microbatches: int, *, costs: Costs | None = None, **options: object) -> Schedule:
+def build(name: str, ranks: int, microbatches: int, **options: object) -> Schedule:
     """Builds and checks a schedule.
 
     Args:
         name: As in `names()`, or of an installed plug-in.
         ranks: Pipeline ranks p.
         microbatches: Microbatches m of one step.
-        costs: What it is for. Most schedules do not look at it.
         options: What the schedule takes beside, e.g. `chunks` of "interleaved"; None stands for its default.
 
     Raises:
         ScheduleError: Unknown name or option, or sizes that the schedule does not take.
     """
-    return build_spec(get(name), ranks, microbatches, options, costs)
+    return build_spec(get(name), ranks, microbatches, options)
 
 
 def build_spec(
@@ -94,7 +93,16 @@ def build_spec(
     options: Mapping[str, object] | None = None,
     costs: Costs | None = None,
 ) -> Schedule:
-    """`build` for a schedule that need not be in the registry."""
+    """`build` for a schedule that need not be in the registry.
+
+    Args:
+        spec: What is built.
+        ranks, microbatches, options: As in `build`.
+        costs: What it is for; handed to a builder that looks at costs, of no matter to the others.
+
+    Raises:
+        ScheduleError: An unknown option, or sizes that the schedule does not take.
+    """
     if ranks < 1:
         raise ScheduleError(f"{spec.name} on {ranks} ranks", "give at least 1 rank (-p)")
     if microbatches < 1:
