@@ -11,7 +11,7 @@ from pipetrace.costs import Costs
 from pipetrace.costs_io import parse_time
 from pipetrace.errors import ScheduleError
 from pipetrace.schedule import Schedule
-from pipetrace.schedules import ScheduleSpec, build_spec, get, listed
+from pipetrace.schedules import ScheduleSpec, build_spec, check_options, get, listed
 
 OPTIONS: Mapping[str, str] = {"v": "chunks"}
 """Short names of builders' options, as they are written in text."""
@@ -23,7 +23,7 @@ def candidate_of(text: str) -> Candidate:
     """`NAME` or `NAME:v=4,group=8`.
 
     Raises:
-        ScheduleError: There is no such schedule, or an option is not NAME=VALUE.
+        ScheduleError: There is no such schedule, it does not take an option, or an option is not NAME=VALUE.
     """
     name, _, given = text.partition(":")
     options: dict[str, object] = {}
@@ -32,7 +32,9 @@ def candidate_of(text: str) -> Candidate:
         if not equals:
             raise ScheduleError(f"cannot read {item!r} of {text!r}", "write NAME:v=4,group=8")
         options[OPTIONS.get(option.strip(), option.strip())] = literal(value.strip())
-    return of_spec(get(name), options, text.replace(":", " ").replace(",", " "))
+    spec = get(name)
+    check_options(spec, options)
+    return of_spec(spec, options, text.replace(":", " ").replace(",", " "))
 
 
 def candidates_of(texts: Sequence[str], *, everything: bool) -> list[Candidate]:

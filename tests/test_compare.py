@@ -145,7 +145,7 @@ def test_sweeps_that_cannot_be_read(text: str) -> None:
         swept("p2p=x", setting(), "ms")
 
 
-@pytest.mark.parametrize("text", ["nowhere", "1f1b:v", "1f1b:v 3"])
+@pytest.mark.parametrize("text", ["nowhere", "interleaved:v", "interleaved:v 3", "zbv:v=2"])
 def test_candidates_that_cannot_be_read(text: str) -> None:
     with pytest.raises(ScheduleError):
         candidate_of(text)

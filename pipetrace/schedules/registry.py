@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pipetrace.costs import Costs
 from pipetrace.errors import ScheduleError
@@ -108,7 +108,15 @@ def build_spec(
     if microbatches < 1:
         raise ScheduleError(f"{spec.name} with {microbatches} microbatches", "give at least 1 microbatch (-m)")
     given = {option: value for option, value in (options or {}).items() if value is not None}
-    for option in given:
+    check_options(spec, given)
+    if costs is not None and "costs" in spec.options:
+        given["costs"] = costs
+    return spec.build(ranks, microbatches, **given).validate()
+
+
+def check_options(spec: ScheduleSpec, options: Iterable[str]) -> None:
+    """Raises a ScheduleError for an option that the schedule does not take; the hint says which do."""
+    for option in options:
         if option not in spec.options:
             takers = [other.name for other in _SPECS.values() if option in other.options]
             known = [FLAGS.get(name, f"--option {name}") for name in spec.options if name != "costs"]
@@ -116,6 +124,3 @@ def build_spec(
                 f"{spec.name} takes no option {option!r}" + (f" ({FLAGS[option]})" if option in FLAGS else ""),
                 f"it is for {', '.join(takers)}" if takers else f"its options are {', '.join(known) or 'none'}",
             )
-    if costs is not None and "costs" in spec.options:
-        given["costs"] = costs
-    return spec.build(ranks, microbatches, **given).validate()

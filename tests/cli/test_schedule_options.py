@@ -38,7 +38,7 @@ def test_so_do_show_run_and_diff(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert read_csv(tmp_path / "RUN" / "schedule.csv").schedule.stages == 6
     traces = tmp_path / "RUN"
-    ran = pipetrace("diff", traces, "--schedule", "interleaved", "-p", 2, "-m", 2, "-v", 3, "--json", "-o", "x.json")
+    ran = pipetrace("diff", traces, "--schedule", "interleaved", "-p", 2, "-m", 2, "-v", 3, "--json", "-o", tmp_path / "x.json")
     assert ran.returncode == 0, ran.stderr
     assert "--schedule" in misuse("diff", traces, "-v", 3)
 
