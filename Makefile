@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test lint format clean
 
 demo: $(VENV)/.installed
+	@mkdir -p $(DEMO)
 	$(BIN)/pipetrace gen zb-h1 -p 4 -m 8 -o $(DEMO)/zb-h1.json -o $(DEMO)/zb-h1.html
 	$(BIN)/pipetrace run zb-h1 -p 4 -m 8 --costs F=20,I=20,W=20 -o $(DEMO)/run
 	$(BIN)/pipetrace diff $(DEMO)/run

@@ -26,7 +26,7 @@ def command(
     steps: Annotated[int, typer.Option(help="Profiled steps.")] = 5,
     warmup: Annotated[int, typer.Option(help="Steps before them, not profiled.")] = 1,
     check: Annotated[
-        bool, typer.Option("--check", help="Compare loss and gradients with a single process (transformer).")
+        bool, typer.Option("--check", help="Compare loss and gradients with a single process (sleep: the messages).")
     ] = False,
     message_bytes: Annotated[int, typer.Option(help="sleep: bytes of a message.")] = 8192,
     hidden: Annotated[int, typer.Option(help="transformer: hidden size.")] = 128,

@@ -45,6 +45,7 @@ class RankError:
     Args:
         rank: Global rank.
         summary: Type and message, one line.
+        hint: What to do, where the error says.
         details: Traceback.
         needs_others: Whether it came from a phase in which the rank depends on others, who may be the ones to blame.
         stopped: Whether it was told to stop, and blames nobody.
@@ -52,6 +53,7 @@ class RankError:
 
     rank: int
     summary: str
+    hint: str
     details: str
     needs_others: bool
     stopped: bool = False

@@ -61,13 +61,15 @@ class CheckReport:
 
     @property
     def passed(self) -> bool:
-        """Whether all ranks are within the tolerance, and something was compared."""
-        return any(rank.compared for rank in self.ranks) and all(rank.error <= self.tolerance for rank in self.ranks)
+        """Whether all ranks are within the tolerance."""
+        return bool(self.ranks) and all(rank.error <= self.tolerance for rank in self.ranks)
 
     @property
     def text(self) -> str:
         """One paragraph."""
         compared = sum(rank.compared for rank in self.ranks)
+        if self.passed and not compared:
+            return f"check passed: there are no {self.subject} to compare."
         head = f"check {'passed' if self.passed else 'FAILED'}: {compared} {self.subject} on {len(self.ranks)} ranks"
         if self.bit_equal and self.passed:
             return f"{head}, all equal to the last bit."

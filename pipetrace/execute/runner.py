@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-import pipetrace
 from pipetrace.errors import RunError
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.folder import prepare_folder
@@ -21,6 +20,7 @@ from pipetrace.execute.program import preflight
 from pipetrace.execute.result import CheckReport, RankCheck, RunResult
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import RunInfo
+from pipetrace.version import __version__
 
 _FACTORIES = {
     "sleep": "pipetrace.execute.workloads.sleep:build",
@@ -96,7 +96,7 @@ def describe(schedule: Schedule, config: RunConfig) -> RunInfo:
             "platform": platform.platform(),
         },
         versions={
-            "pipetrace": pipetrace.__version__,
+            "pipetrace": __version__,
             "torch": _version_of("torch"),
             "python": platform.python_version(),
         },

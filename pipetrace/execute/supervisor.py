@@ -137,6 +137,7 @@ class Supervisor:
             return None
         if self._failed_at is not None:
             return self._verdict()
+        self._tell_progress()
         return Done(tuple(rank.check for rank in self._ranks if rank.check is not None))
 
     def _fork(self, rank: int) -> _Rank:
@@ -180,7 +181,7 @@ class Supervisor:
         if isinstance(message, RankError):
             rank.error = message
             if not message.stopped:
-                event = _Event(rank.rank, f"raised {message.summary}", "", certain=not message.needs_others)
+                event = _Event(rank.rank, f"raised {message.summary}", message.hint, certain=not message.needs_others)
                 self._fail(event)
         else:
             rank.check = message
@@ -300,4 +301,6 @@ class Supervisor:
             log = (self._scratch / f"rank{rank.rank}.log").read_text(encoding="utf-8", errors="replace")
         except OSError:
             log = ""
+        # The profiler's own marks, which it writes whether anything is wrong or not.
+        log = "".join(line for line in log.splitlines(keepends=True) if not line.startswith("USDT:"))
         return "\n".join(part for part in (details, log[-_LOG_TAIL:]) if part.strip())

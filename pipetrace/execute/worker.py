@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import torch
 
+from pipetrace.errors import PipetraceError
 from pipetrace.execute.board import NEEDS_OTHERS, Line, Phase
 from pipetrace.execute.job import Job, RankError, load_factory
 from pipetrace.execute.lifeline import end_with_parent
@@ -68,6 +69,7 @@ def rank_main(rank: int, job: Job, line: Line, results: Connection, scratch: Pat
                 RankError(
                     rank,
                     _summary(error),
+                    error.hint if isinstance(error, PipetraceError) else "",
                     "".join(traceback.format_exception(error)),
                     needs_others=line.phase in NEEDS_OTHERS,
                     stopped=isinstance(error, StopRankError),
@@ -136,7 +138,7 @@ def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseE
 
 
 def _summary(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+    text = " ".join((error.message if isinstance(error, PipetraceError) else str(error)).split())
     name = type(error).__name__
     return f"{name}: {text[:300]}" if text else name
 

@@ -34,7 +34,7 @@ def write_image(path: Path, figure: Figure) -> None:
     kind = path.suffix.lower().removeprefix(".")
     if kind not in ("svg", "png"):
         raise OutputError(f"{path} is neither .svg nor .png", "pictures are written as .svg or .png")
-    hint = "or write .html, which needs neither"
+    hint = "or write .html, which needs no browser"
     try:
         import kaleido  # noqa: F401 - whether it is there; Plotly's own message has many lines
     except ImportError:
@@ -51,9 +51,10 @@ def write_image(path: Path, figure: Figure) -> None:
         try:
             content: bytes = figure.to_image(format=kind, width=WIDTH, scale=2 if kind == "png" else 1)
         except Exception as error:  # noqa: BLE001 - a browser fails in many ways, and kaleido has a class for each
-            lines = str(error).strip().splitlines()
+            lines = str(error.args[0] if error.args else error).strip().splitlines()
             raise OutputError(
-                f"{path} could not be drawn by {browser}: {(lines or [type(error).__name__])[0][:160]}", hint[3:]
+                f"{path} could not be drawn by {browser}: {(lines or [type(error).__name__])[0][:160]}",
+                hint.removeprefix("or "),
             ) from None
     with replacing(path) as file:
         file.write(content)

@@ -45,9 +45,11 @@
   // A label stands where it has room, in the largest size at which nearly all have; as in bars.py.
   function label(plot) {
     const axis = plot._fullLayout.xaxis;
-    const perUnit = axis._length / (axis.range[1] - axis.range[0]);
-    if (Math.abs(perUnit - (plot.perUnit ?? 0)) < 1e-9 * perUnit) return;
-    plot.perUnit = perUnit;
+    const [from, to] = axis.range;
+    const view = `${from} ${to} ${axis._length}`;
+    if (plot.labelled === view) return;
+    plot.labelled = view;
+    const perUnit = axis._length / (to - from);
     const traces = [];
     plot._fullData.forEach((trace, i) => { if (trace.meta?.labels) traces.push([i, trace]); });
     if (!traces.length) return;
@@ -62,11 +64,17 @@
       size = wanted;
       if (fit >= 0.95 * all) break;
     }
+    // Labels out of sight cost as much as those in sight, and one across the edge would run into the ranks' names.
+    const inside = (trace, i) => {
+      const middle = trace.base[i] + trace.x[i] / 2;
+      const half = size * 0.3 * trace.meta.labels[i].length / perUnit;
+      return middle - half >= from && middle + half <= to;
+    };
     const seen = (trace) => 2 * trace.meta.labels.filter((_, i) => fits(trace, i, size)).length >= trace.x.length;
     Plotly.restyle(plot, {
       text: traces.map(([, trace]) => {
         const most = seen(trace);
-        return trace.meta.labels.map((text, i) => most && fits(trace, i, size) ? text : "");
+        return trace.meta.labels.map((text, i) => most && fits(trace, i, size) && inside(trace, i) ? text : "");
       }),
       "insidetextfont.size": size,
     }, traces.map(([i]) => i));

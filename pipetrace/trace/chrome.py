@@ -16,10 +16,10 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from pipetrace import __version__
 from pipetrace.timeline import Timeline
 from pipetrace.trace.files import replacing
 from pipetrace.trace.tracks import Slice, Tracks
+from pipetrace.version import __version__
 
 _LINES_AT_ONCE = 4096
 _NO_METADATA: Mapping[str, object] = {}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pipetrace.action import NO_ACTION, RECV_KINDS, Kind, code_kind, code_pipe, code_stage, code_text
+from pipetrace.action import NO_ACTION, RECV_KINDS, Kind, code_kind, code_pipe, code_stage
 from pipetrace.errors import ActionError
 from pipetrace.timeline import UNKNOWN
 from pipetrace.trace.labels import UNMARKED_STEP, Label, LabelStyle, Role, read_label, step_number, transfer_of
@@ -65,7 +65,7 @@ class RankSteps:
         counts: Labels by kind; a pair counts as F&B.
         transfers: gloo's sends and receives that were seen, labelled or not.
         kernels: GPU kernels that were seen.
-        doubled: Actions that stood again in a step, of which the first was kept.
+        doubled: Actions (code and partner) that stood again in a step, of which the first was kept.
         unreadable: Names that begin as labels do, but name no action.
         outside: Labels outside of all marked steps.
         hidden_waits: Compute labels that a wait was cut from.
@@ -76,7 +76,7 @@ class RankSteps:
     counts: Counter[str] = field(default_factory=Counter)
     transfers: int = 0
     kernels: int = 0
-    doubled: list[str] = field(default_factory=list)
+    doubled: dict[tuple[int, int], None] = field(default_factory=dict)
     unreadable: list[str] = field(default_factory=list)
     outside: int = 0
     hidden_waits: int = 0
@@ -115,7 +115,7 @@ def read_steps(trace: TraceFile, rank: int) -> RankSteps:
                 continue
             if label is not None:
                 found.append(_Found(trace.start(event), trace.end(event), label))
-    found.sort()
+    found.sort(key=lambda f: (f.start, f.end, f.label.code))
     receives.sort()
     sends.sort()
 
@@ -126,12 +126,20 @@ def read_steps(trace: TraceFile, rank: int) -> RankSteps:
     result = RankSteps(style, {}, transfers=len(receives) + len(sends), unreadable=unreadable)
     result.kernels = sum(event.cat == "kernel" for event in trace.events)
     inside = 0
+    begins = [f.start for f in found]
     for name, window in windows.items():
-        mine = [f for f in found if window.start <= f.start < window.end or name == WHOLE_TRACE]
+        mine = found
+        if name != WHOLE_TRACE:
+            mine = found[bisect_left(begins, window.start) : bisect_left(begins, window.end)]
         inside += len(mine)
-        result.steps[name] = _read_step(result, window, mine, receives, sends)
-    result.outside = len(found) - inside
+        result.steps[name] = _read_step(result, window, mine, _within(receives, window), _within(sends, window))
+    result.outside = max(0, len(found) - inside)
     return result
+
+
+def _within(spans: list[Span], window: Span) -> list[Span]:
+    """Those of sorted spans that begin in a window, its end included."""
+    return spans[bisect_left(spans, (window.start,)) : bisect_left(spans, (window.end + 1,))]
 
 
 def _style(trace: TraceFile, found: list[_Found]) -> LabelStyle:
@@ -162,7 +170,7 @@ def _read_step(
         role, code, partner = f.label.role, f.label.code, f.label.partner
         result.counts[_kind(f.label)] += 1
         if (role, code) in seen or (role, partner) in seen:
-            result.doubled.append(code_text(code, partner))
+            result.doubled[code, partner] = None
             continue
         seen.update({(role, half) for half in (code, partner) if half != NO_ACTION})
         if role is Role.COMPUTE:

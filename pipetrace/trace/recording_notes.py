@@ -63,7 +63,8 @@ def note_lines(steps: Mapping[int, RankSteps], lost: Lost) -> Iterator[str]:
         )
     for rank, of in steps.items():
         if of.doubled:
-            yield f"rank {rank}: {_some(of.doubled)} stood more than once in a step; the first was kept"
+            doubled = _some(code_text(*double) for double in of.doubled)
+            yield f"rank {rank}: {doubled} stood more than once in a step; the first was kept"
         if of.unreadable:
             yield f"rank {rank}: labels that name no action were left out: {_some([repr(n) for n in of.unreadable])}"
         if of.outside:

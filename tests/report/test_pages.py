@@ -185,6 +185,8 @@ def test_hover_tells_the_action_and_zoom_is_shared(tmp_path: Path, chromium: Bro
         seen.page.wait_for_function("document.getElementById('in-flight').layout.xaxis.range[0] === 2")
         size = seen.page.evaluate("document.getElementById('tiles')._fullData[0].insidetextfont.size")
         assert size == 11
+        labels = seen.page.locator("#tiles .bartext").all_text_contents()
+        assert 4 < len(labels) <= 4 * 3
     assert seen.errors == []
 
 

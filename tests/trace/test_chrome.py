@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipetrace
@@ -224,6 +224,7 @@ def test_a_full_disk_is_said_in_one_line() -> None:
 
 
 @given(st.integers(-(10**19), 10**19))
+@settings(deadline=None)
 def test_micros_are_exact(ns: int) -> None:
     text = micros(ns)
     assert Decimal(text) * 1000 == ns
@@ -235,11 +236,13 @@ def test_micros_are_exact(ns: int) -> None:
         st.none() | st.booleans() | st.integers() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)
     )
 )
+@settings(deadline=None)
 def test_json_text_is_json(value: Any) -> None:
     assert json.loads(json_text(value)) == value
 
 
 @given(st.text(st.characters(categories=["Cs", "Cc", "Po", "Lu"]), max_size=8))
+@settings(deadline=None)
 def test_any_text_can_be_encoded(text: str) -> None:
     assert len(json.loads(json_text(text).encode().decode())) <= len(text)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipetrace
-from pipetrace.action import Kind
+from pipetrace.action import Action, Kind
 from pipetrace.timeline import Timeline
 from pipetrace.trace.flows import dependencies, place, place_either_way
 
@@ -34,6 +34,14 @@ def test_no_dependency_within_a_rank_or_over_a_gap() -> None:
     assert dependencies(timeline.where(timeline.rank != 1), (Kind.F,), 1)[0].size == 0
     assert dependencies(pipetrace.simulate(pipetrace.build("gpipe", 1, 3)), (Kind.F,), 1)[0].size == 0
     assert dependencies(timeline.where(timeline.rank < 0), (Kind.F,), 1)[0].size == 0
+
+
+def test_no_arrow_from_another_microbatch_where_the_producer_is_missing() -> None:
+    timeline = pipetrace.simulate(pipetrace.build("1f1b", 2, 3))
+    lacking = timeline.where(timeline.code != Action(Kind.F, 0, 1).code)
+    producer, consumer = dependencies(lacking, (Kind.F,), 1)
+    assert texts(lacking, producer) == ["0F0", "0F2"]
+    assert texts(lacking, consumer) == ["1F0", "1F2"]
 
 
 def test_last_part_feeds_the_first_part() -> None:
@@ -65,6 +73,7 @@ def test_both_halves_of_a_pair_have_arrows() -> None:
 
 
 @given(SLICES, st.data())
+@settings(deadline=None)
 def test_ends_lie_inside_their_slices(slices: list[tuple[int, int]], data: st.DataObject) -> None:
     start = np.array([s for s, _ in slices], dtype=np.int64)
     end = start + np.array([length for _, length in slices], dtype=np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipetrace.trace.lanes import sub_lanes
@@ -12,6 +12,7 @@ TILES = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0,
 
 
 @given(TILES)
+@settings(deadline=None)
 def test_no_two_overlap_and_no_track_is_wasted(tiles: list[tuple[int, int, int]]) -> None:
     table = sorted((group, start, start + length) for group, start, length in tiles)
     columns = np.array(table, dtype=np.int64).reshape(-1, 3)

@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipetrace.errors import TraceError
@@ -25,6 +25,7 @@ def write(tmp_path: Path, data: bytes, name: str = "rank0.json") -> Path:
 
 
 @given(st.integers(0, 4 * 10**18), st.integers(0, 10**15))
+@settings(deadline=None)
 def test_times_are_exact(ts: int, dur: int) -> None:
     assert nanoseconds(Decimal(micros(ts))) == ts
     assert nanoseconds(Decimal(micros(ts)) + Decimal(micros(dur))) == ts + dur
@@ -128,6 +129,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=60), st.booleans())
+@settings(deadline=None)
 def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes, inside: bool) -> None:
     path = tmp_path_factory.mktemp("any") / "rank0.json"
     path.write_bytes(b'{"traceEvents": [' + data + b"]}" if inside else data)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipetrace
@@ -189,6 +189,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
 
 
 @given(schedules(), st.data())
+@settings(deadline=None)
 def test_round_trip(schedule: Schedule, data: st.DataObject) -> None:
     rows = format_csv(schedule).splitlines()
     idle = data.draw(st.integers(0, 3))
@@ -201,6 +202,7 @@ def test_round_trip(schedule: Schedule, data: st.DataObject) -> None:
 
 
 @given(st.text(st.sampled_from("01FBIWd:;()OVERLAP_SEN,\n\r \0\ufeff@.x"), max_size=40))
+@settings(deadline=None)
 def test_any_text_is_read_or_refused(text: str) -> None:
     message = "F"
     try:

@@ -167,6 +167,12 @@ def test_first_of_doubled_actions_is_kept(tmp_path: Path) -> None:
     assert any("0F0 stood more than once" in note for note in recording.notes)
 
 
+def test_labels_at_one_time(tmp_path: Path) -> None:
+    names = ["PP:0F0", "PP:0SEND_F0", "POST:0SEND_F1", "PP:0UNSHARD", "PP:0F1", "Forward 0"]
+    write(tmp_path, 0, trace_of(0, 1, [event(name, 5, 9) for name in names]))
+    assert set(compute_of(read_recording([tmp_path]).steps[0])) == {"0F0", "0F1"}
+
+
 def test_labels_outside_of_steps_and_unreadable_ones_are_told(tmp_path: Path) -> None:
     events = [
         event("STEP", 0, 100),

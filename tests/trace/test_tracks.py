@@ -6,7 +6,7 @@ from collections import defaultdict
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipetrace
@@ -195,6 +195,7 @@ def timeline_of(drawn: list[tuple[int, Kind, int, int, int, int, int | None]]) -
 
 
 @given(st.lists(TILES, min_size=1, max_size=2))
+@settings(deadline=None)
 def test_what_viewers_demand_holds_for_any_tiles(
     drawn: list[list[tuple[int, Kind, int, int, int, int, int | None]]],
 ) -> None:

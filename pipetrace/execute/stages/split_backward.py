@@ -33,7 +33,7 @@ class _Cut:
     """A chain node, the weights that hang at it (by index), and the gradient that arrived."""
 
     node: Node
-    weights: tuple[int, ...]
+    weights: list[int]
     arrived: tuple[torch.Tensor | None, ...] = ()
 
     def keep(self, gradients: tuple[torch.Tensor | None, ...]) -> None:
@@ -122,31 +122,38 @@ class SplitBackward:
 def _find_cuts(
     output: torch.Tensor, inputs: torch.Tensor, weights: Sequence[torch.Tensor]
 ) -> tuple[list[_Cut], list[int]]:
-    """The cuts of a graph, and the weights (by index) that need a pass of their own."""
+    """The cuts of a graph, and the weights (by index) that need a pass of their own.
+
+    Runs inside every I, so sets of weights are bits of an integer.
+    """
     root = output.grad_fn
     if root is None:
         return [], []
-    index_of = {get_gradient_edge(weight).node: index for index, weight in enumerate(weights)}
-    goal = get_gradient_edge(inputs).node
-    chain: set[Node] = {goal}
-    hanging: dict[Node, frozenset[int]] = {}
-    cuts: list[_Cut] = []
+    hanging = {get_gradient_edge(weight).node: 1 << index for index, weight in enumerate(weights)}
+    chain: set[Node] = {get_gradient_edge(inputs).node}
+    cuts: list[tuple[Node, int]] = []
+    at_one = at_several = 0
     for node in _children_first(root):
-        children = [child for child, _ in node.next_functions if child is not None]
-        below = frozenset[int]().union(*(hanging[child] for child in children if child not in chain))
-        if node in index_of:
-            below |= {index_of[node]}
-        if node is not goal and any(child in chain for child in children):
-            chain.add(node)
-        if node not in chain:
+        below, leads_to_input = hanging.get(node, 0), False
+        for child, _ in node.next_functions:
+            if child in chain:
+                leads_to_input = True
+            elif child is not None:
+                below |= hanging[child]
+        if not leads_to_input:
             hanging[node] = below
-        elif below:
-            cuts.append(_Cut(node, tuple(sorted(below))))
-    at_cuts = [index for cut in cuts for index in cut.weights]
-    whole = {index for index in at_cuts if at_cuts.count(index) > 1} | hanging.get(root, frozenset())
-    for cut in cuts:
-        cut.weights = tuple(index for index in cut.weights if index not in whole)
-    return [cut for cut in cuts if cut.weights], sorted(whole)
+            continue
+        chain.add(node)
+        if below:
+            at_several |= at_one & below
+            at_one |= below
+            cuts.append((node, below))
+    whole = at_several | (0 if root in chain else hanging[root])
+
+    def indices(bits: int) -> list[int]:
+        return [index for index in range(bits.bit_length()) if bits >> index & 1]
+
+    return [_Cut(node, indices(below & ~whole)) for node, below in cuts if below & ~whole], indices(whole)
 
 
 def _children_first(root: Node) -> list[Node]:

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from pipetrace.errors import RunError
+from pipetrace.execute import RunConfig
+
+
+def test_the_defaults_are_valid() -> None:
+    assert RunConfig().options() == {"warmup": 1, "check": False, "timeout": 60.0, "message_bytes": 8192}
+    assert RunConfig("transformer").options()["hidden"] == 128
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"workload": "nap"}, "unknown workload 'nap'"),
+        ({"dtype": "float16"}, "unknown dtype 'float16'"),
+        ({"steps": 0}, "steps is 0"),
+        ({"steps": 1.5}, "steps is 1.5"),
+        ({"steps": True}, "steps is True"),
+        ({"warmup": -1}, "warmup is -1"),
+        ({"message_bytes": 4}, "message_bytes is 4"),
+        ({"message_bytes": 1 << 31}, "message_bytes is"),
+        ({"sequence": 1}, "sequence is 1"),
+        ({"seed": -1}, "seed is -1"),
+        ({"hidden": 30, "heads": 4}, "hidden 30 cannot be shared by 4 heads"),
+        ({"timeout": 0.0}, "the timeout is 0.0 s"),
+        ({"timeout": math.nan}, "the timeout is nan s"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_a_hint(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(RunError, match=says) as caught:
+        RunConfig(**options)
+    assert caught.value.hint
+
+
+def test_importing_the_package_leaves_torch_alone() -> None:
+    code = "import sys, pipetrace.execute; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

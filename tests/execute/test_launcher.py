@@ -1,0 +1,90 @@
+"""Starting from a plain script, and what happens when a process in between goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pipetrace
+from pipetrace.costs import Costs, StageCosts
+from pipetrace.errors import RunError
+from pipetrace.execute import RunConfig, run
+from tests.execute.processes import descendants, end_within, own_descendants
+
+MS = 1_000_000
+ROOT = Path(pipetrace.__file__).parent.parent
+
+# No guard around it: a process that imported the caller's main module again would start a run of its own.
+SCRIPT = """
+import sys
+from pathlib import Path
+import pipetrace
+from pipetrace.costs import Costs, StageCosts
+from pipetrace.execute import RunConfig, run
+
+print("once", flush=True)
+config = RunConfig(costs=Costs(StageCosts(10**6, 10**6, 10**6)), steps=int(sys.argv[2]))
+run(pipetrace.build("1f1b", 2, 2), config, Path(sys.argv[1]), lambda text: print(text, flush=True))
+print("torch" in sys.modules, flush=True)
+"""
+
+
+def start(tmp_path: Path, steps: int) -> subprocess.Popen[str]:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    return subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path / "run"), str(steps)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def test_a_plain_script_needs_no_guard(tmp_path: Path) -> None:
+    with start(tmp_path, 2) as process:
+        output, _ = process.communicate()
+    assert process.returncode == 0
+    lines = output.splitlines()
+    assert lines.count("once") == 1
+    assert lines[-2:] == ["step 2 of 2 done", "False"]
+
+
+def test_nothing_outlives_a_caller_that_is_killed(tmp_path: Path) -> None:
+    with start(tmp_path, 1_000_000) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("step "):
+                break
+        below = descendants(process.pid)
+        assert len(below) == 3  # the supervisor and two ranks
+        process.kill()
+        assert end_within(below, 10)
+
+
+def test_a_supervisor_that_is_killed_takes_the_ranks_with_it(tmp_path: Path) -> None:
+    below: set[int] = set()
+
+    def kill(text: str) -> None:
+        if text.startswith("step "):
+            below.update(own_descendants())
+            parents = {pid for pid in below if descendants(pid)}
+            assert len(parents) == 1
+            os.kill(parents.pop(), signal.SIGKILL)
+
+    config = RunConfig(costs=Costs(StageCosts(MS, MS, MS)), steps=1_000_000)
+    with pytest.raises(RunError, match="the process that starts the ranks was killed by SIGKILL"):
+        run(pipetrace.build("1f1b", 2, 2), config, tmp_path, kill)
+    assert len(below) == 3
+    assert end_within(below, 10)
+
+
+def test_an_interpreter_that_cannot_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipetrace.execute.launcher._START", "raise SystemExit('out of order')")
+    with pytest.raises(RunError, match="the process that starts the ranks ended with status 1: out of order"):
+        run(pipetrace.build("1f1b", 2, 2), RunConfig(), tmp_path)
+    assert not own_descendants()

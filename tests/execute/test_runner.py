@@ -1,0 +1,196 @@
+"""Whole runs, one process a rank."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import platform
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipetrace
+from pipetrace.action import COMPUTE_KINDS, Action, Kind, parse, parse_action
+from pipetrace.costs import Costs, StageCosts
+from pipetrace.errors import OutputError, RunError
+from pipetrace.execute import RunConfig, RunResult, run
+from pipetrace.execute.runner import describe, longest_action
+from pipetrace.placement import Placement
+from pipetrace.schedule import Schedule
+from pipetrace.trace.run_folder import RUN_FILE, SCHEDULE_FILE, read_run_info, trace_name
+from pipetrace.trace.torch_csv import read_csv
+from tests.execute.processes import own_descendants
+
+MS = 1_000_000
+SMALL = RunConfig("transformer", hidden=16, heads=2, sequence=8, batch=2, steps=1, warmup=0, check=True)
+
+
+def trace_of(folder: Path, rank: int) -> dict[str, Any]:
+    with gzip.open(folder / trace_name(rank)) as file:
+        trace: dict[str, Any] = json.load(file)
+    return trace
+
+
+def labels_of(trace: dict[str, Any]) -> list[tuple[float, float, str]]:
+    """(start, end, name) of every label of ours, in µs, by start."""
+    kinds = ("ProfilerStep#", "PP:", "POST:", "WAIT:")
+    return sorted(
+        (event["ts"], event["ts"] + event["dur"], event["name"])
+        for event in trace["traceEvents"]
+        if event.get("cat") == "user_annotation" and event["name"].startswith(kinds)
+    )
+
+
+def test_the_folder_holds_a_whole_run(sleep_run: RunResult) -> None:
+    names = sorted(path.name for path in sleep_run.folder.iterdir())
+    assert names == sorted([RUN_FILE, SCHEDULE_FILE, *(trace_name(rank) for rank in range(4))])
+    assert read_run_info(sleep_run.folder) == sleep_run.info
+    schedule = pipetrace.build("zb-h1", 4, 6)
+    assert read_csv(sleep_run.folder / SCHEDULE_FILE).schedule.same_order(schedule)
+
+
+def test_the_metadata_say_what_was_run_and_when(sleep_run: RunResult) -> None:
+    for rank in range(4):
+        trace = trace_of(sleep_run.folder, rank)
+        own = trace["pipetrace"]
+        assert (own["schema"], own["rank"], own["replica"]) == (1, rank, 0)
+        assert own["run"] == sleep_run.info.to_dict()
+        assert own["clock"]["host"]
+        (first, last) = own["clock"]["probes"]
+        assert sleep_run.info.started < first[0] < last[0]
+        assert 0 < first[1] < last[1]
+        assert trace["distributedInfo"]["rank"] == rank
+        assert trace["distributedInfo"]["world_size"] == 4
+
+
+def test_each_step_has_every_label_once_in_list_order(sleep_run: RunResult) -> None:
+    schedule = pipetrace.build("zb-h1", 4, 6)
+    for rank in range(4):
+        labels = labels_of(trace_of(sleep_run.folder, rank))
+        steps = [label for label in labels if label[2].startswith("ProfilerStep#")]
+        assert [name for _, _, name in steps] == ["ProfilerStep#0", "ProfilerStep#1"]
+        for start, end, _ in steps:
+            inside = [label for label in labels if start <= label[0] < end and not label[2].startswith("Profiler")]
+            assert all(label[1] <= end for label in inside)
+            # One after the other: no wait sits in a compute label.
+            assert all(one[1] <= two[0] for one, two in itertools.pairwise(inside))
+            texts = [name for _, _, name in inside]
+            assert len(set(texts)) == len(texts)
+            assert [t[3:] for t in texts if t.startswith("PP:")] == [str(action) for action in schedule.actions(rank)]
+            last = max(i for i, t in enumerate(texts) if t.startswith("PP:"))
+            waits = [parse_action(t[5:]) for t in texts if t.startswith("WAIT:")]
+            sends = [a for a in waits if a.kind in (Kind.SEND_F, Kind.SEND_B)]
+            assert all(texts.index(f"WAIT:{a}") > last for a in sends)
+            posts = {t[5:] for t in texts if t.startswith("POST:")}
+            assert posts == {str(a) for a in waits}
+            ends = (rank > 0) + (rank < 3)
+            assert len(posts) == 2 * 6 * ends
+
+
+def test_compute_takes_what_it_was_told_at_least(sleep_run: RunResult) -> None:
+    cost = {"F": 3000, "I": 2000, "W": 1000}
+    for rank in range(4):
+        for start, end, name in labels_of(trace_of(sleep_run.folder, rank)):
+            if name.startswith("PP:"):
+                action = parse(name[3:])
+                assert isinstance(action, Action)
+                assert action.kind in COMPUTE_KINDS
+                # Three decimals are as far as a trace goes.
+                assert end - start >= cost[action.kind.name] - 0.01
+
+
+def test_every_message_was_the_right_one(sleep_run: RunResult) -> None:
+    assert sleep_run.check is not None
+    assert sleep_run.check.passed
+    assert [rank.compared for rank in sleep_run.check.ranks] == [6, 12, 12, 6]
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("gpipe", "float32"), ("1f1b", "float32"), ("zb-h1", "float64")])
+def test_the_transformer_agrees_with_a_single_process_to_the_last_bit(tmp_path: Path, name: str, dtype: str) -> None:
+    told: list[str] = []
+    config = replace(SMALL, dtype=dtype)
+    result = run(pipetrace.build(name, 3, 4), config, tmp_path, told.append)
+    assert result.check is not None
+    assert result.check.bit_equal, result.check.text
+    assert result.check.passed
+    assert told[0] == "starting 3 ranks"
+    assert "all ranks are connected" in told
+    assert told[-1] == "step 1 of 1 done"
+    assert not own_descendants()
+
+
+def test_ranks_that_hold_neighbouring_stages_run_too(tmp_path: Path) -> None:
+    lists = [
+        "0F0 0F1 3F0 3I0 3F1 3I1 3W0 0I0 3W1 0W0 0B1",
+        "1F0 2F0 1F1 2F1 2I0 1I0 2B1 1I1 2W0 1W1 1W0",
+    ]
+    placement = Placement(2, ((0, 1, 1, 0),), "v")
+    schedule = Schedule.from_actions("v", placement, 2, [[parse(a) for a in text.split()] for text in lists])
+    result = run(schedule, SMALL, tmp_path)
+    assert result.check is not None
+    assert result.check.bit_equal, result.check.text
+
+
+def test_two_pipes_and_an_overlapped_pair_bring_every_message_to_its_place(tmp_path: Path) -> None:
+    placement = Placement(2, ((0, 1), (1, 0)), "mirrored")
+    lists = [
+        "0F0 d1:1F2 d1:1B2 0F1 (d1:1F3;0B0)OVERLAP_F_B d1:1B3 0B1",
+        "d1:0F2 1F0 1B0 d1:0F3 (1F1;d1:0B2)OVERLAP_F_B 1B1 d1:0B3",
+    ]
+    schedule = Schedule.from_actions("both", placement, 4, [[parse(a) for a in text.split()] for text in lists])
+    config = RunConfig(costs=Costs(StageCosts(MS, MS, MS)), steps=2, check=True)
+    result = run(schedule, config, tmp_path)
+    assert result.check is not None
+    assert result.check.passed, result.check.text
+    texts = [name for _, _, name in labels_of(trace_of(tmp_path, 0))]
+    assert texts.count("PP:(d1:1F3;0B0)OVERLAP_F_B") == 2
+    assert texts.count("WAIT:d1:1RECV_F3") == 2
+
+
+def test_an_earlier_run_with_more_ranks_leaves_nothing_behind(tmp_path: Path) -> None:
+    config = RunConfig(costs=Costs(StageCosts(0, 0, 0)), steps=1, warmup=0)
+    run(pipetrace.build("gpipe", 2, 2), config, tmp_path)
+    run(pipetrace.build("gpipe", 1, 2), config, tmp_path)
+    assert (tmp_path / trace_name(0)).exists()
+    assert not (tmp_path / trace_name(1)).exists()
+    assert read_run_info(tmp_path).ranks == 1
+
+
+def test_what_cannot_be_run_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    told: list[str] = []
+    two = Placement(2, ((0, 1), (1, 0)), "mirrored")
+    lists = [["0F0", "d1:1F1", "d1:1B1", "0B0"], ["d1:0F1", "1F0", "1B0", "d1:0B1"]]
+    schedule = Schedule.from_actions("chimera", two, 2, [[parse(a) for a in actions] for actions in lists])
+    with pytest.raises(RunError, match="chimera has 2 pipes"):
+        run(schedule, RunConfig("transformer"), tmp_path / "a", told.append)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError):
+        run(pipetrace.build("gpipe", 2, 2), RunConfig(), tmp_path / "file", told.append)
+    assert not told
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_run_is_described_with_what_changes_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOO_DEVICE_TRANSPORT", "TCP")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("UNRELATED", "x")
+    info = describe(pipetrace.build("gpipe", 2, 3), RunConfig("transformer", layers=2))
+    assert (info.ranks, info.microbatches, info.costs_are_exact) == (2, 3, False)
+    assert info.options["wait"] == "prefetch"
+    assert info.options["layers"] == 2
+    assert info.options["cpus"] >= 1
+    assert info.versions["torch"] == version("torch")
+    assert info.versions["python"] == platform.python_version()
+    assert info.environment["GLOO_DEVICE_TRANSPORT"] == "TCP"
+    assert info.environment["OMP_NUM_THREADS"] == "3"
+    assert "UNRELATED" not in info.environment
+
+
+def test_an_action_may_take_longer_than_the_timeout() -> None:
+    costs = Costs(StageCosts(1 * MS, 2 * MS, 3 * MS), stages={1: StageCosts(1 * MS, 1 * MS, 1 * MS, 7000 * MS)})
+    assert longest_action(RunConfig(costs=costs)) == pytest.approx(7.0)
+    assert longest_action(RunConfig("transformer", costs=costs)) == 0.0

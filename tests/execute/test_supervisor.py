@@ -1,0 +1,115 @@
+"""What breaks in a rank, seen from the caller: one error that names it, and nothing left behind."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+import pipetrace
+from pipetrace.costs import Costs, StageCosts
+from pipetrace.errors import RunError
+from pipetrace.execute.config import RunConfig
+from pipetrace.execute.folder import error_name, prepare_folder
+from pipetrace.execute.job import Job
+from pipetrace.execute.launcher import launch
+from pipetrace.execute.result import CheckReport, RankCheck
+from pipetrace.execute.runner import describe
+from pipetrace.trace.run_folder import trace_name
+from tests.execute import faulty
+from tests.execute.processes import own_descendants
+
+MS = 1_000_000
+LIMIT_S = 15.0
+
+
+def attempt(folder: Path, fault: str, config: RunConfig | None = None, stall_s: float = 60.0) -> tuple[RankCheck, ...]:
+    config = config or RunConfig(costs=Costs(StageCosts(MS, MS, MS)), steps=3, warmup=0)
+    schedule = pipetrace.build("1f1b", 3, 4)
+    info = describe(schedule, config)
+    prepare_folder(folder, schedule, info)
+    return launch(Job(schedule, config, info, folder, f"{faulty.__name__}:{fault}", stall_s), lambda _text: None)
+
+
+def failure(folder: Path, fault: str, stall_s: float = 60.0) -> RunError:
+    before = time.monotonic()
+    with pytest.raises(RunError) as caught:
+        attempt(folder, fault, stall_s=stall_s)
+    # A start, at most what the supervisor allows itself, and a busy machine.
+    assert time.monotonic() - before < LIMIT_S + 15
+    assert not own_descendants()
+    assert "\n" not in caught.value.message
+    return caught.value
+
+
+def test_a_rank_that_raises(tmp_path: Path) -> None:
+    error = failure(tmp_path, "raising")
+    assert error.message.startswith("rank 1 was in 1F2 of step 1 and raised ValueError: no such luck; rank 0 ")
+    assert "; rank 2 " in error.message
+    assert "3 of 3 traces" in error.hint
+    assert all((tmp_path / trace_name(rank)).exists() for rank in range(3))
+    assert "no such luck" in (tmp_path / error_name(1)).read_text()
+    assert "Traceback" in (tmp_path / error_name(1)).read_text()
+
+
+def test_a_rank_that_is_killed(tmp_path: Path) -> None:
+    error = failure(tmp_path, "killed")
+    assert error.message.startswith("rank 1 was in 1F2 of step 1 and was killed by SIGKILL; rank 0 ")
+    assert "memory" in error.hint
+    # What the others had recorded is kept.
+    assert [(tmp_path / trace_name(rank)).exists() for rank in range(3)] == [True, False, True]
+
+
+def test_a_rank_that_ends_without_a_word(tmp_path: Path) -> None:
+    assert "rank 1 was in 1F2 of step 1 and ended with status 3" in failure(tmp_path, "exiting").message
+
+
+def test_a_rank_that_hangs(tmp_path: Path) -> None:
+    error = failure(tmp_path, "hanging", stall_s=1.0)
+    assert error.message == (
+        "rank 1 was in 1F2 of step 1 and nothing moved for 1 s; rank 0 waited for 0RECV_B1 from rank 1 in step 1; "
+        "rank 2 waited for 2RECV_F2 from rank 1 in step 1"
+    )
+    assert "timeout" in error.hint
+    assert all((tmp_path / trace_name(rank)).exists() for rank in range(3))
+
+
+def test_a_rank_that_hangs_and_does_not_listen(tmp_path: Path) -> None:
+    error = failure(tmp_path, "deaf", stall_s=1.0)
+    assert error.message.startswith("rank 1 was in 1F2 of step 1 and nothing moved for 1 s")
+    assert [(tmp_path / trace_name(rank)).exists() for rank in range(3)] == [True, False, True]
+
+
+def test_a_workload_that_cannot_be_made(tmp_path: Path) -> None:
+    assert "was starting and raised MemoryError: too large" in failure(tmp_path, "failing_to_start").message
+
+
+def test_a_lost_weight_gradient_fails_the_check(tmp_path: Path) -> None:
+    config = RunConfig("transformer", hidden=8, heads=2, sequence=4, batch=1, steps=1, warmup=0, check=True)
+    schedule = pipetrace.build("zb-h1", 3, 4)
+    info = describe(schedule, config)
+    prepare_folder(tmp_path, schedule, info)
+    job = Job(schedule, config, info, tmp_path, f"{faulty.__name__}:forgetful", 60.0)
+    report = CheckReport(launch(job, lambda _text: None), "gradients", 1e-4, "")
+    assert not report.passed
+    assert [rank.bit_equal for rank in report.ranks] == [True, False, True]
+    assert "stage 1" in report.text
+
+
+def test_ctrl_c_ends_everything_and_keeps_the_traces(tmp_path: Path) -> None:
+    def interrupt(text: str) -> None:
+        if text.startswith("step "):
+            signal.raise_signal(signal.SIGINT)
+
+    config = RunConfig(costs=Costs(StageCosts(50 * MS, MS, MS)), steps=100, warmup=0)
+    schedule = pipetrace.build("1f1b", 2, 2)
+    info = describe(schedule, config)
+    prepare_folder(tmp_path, schedule, info)
+    job = Job(schedule, config, info, tmp_path, "pipetrace.execute.workloads.sleep:build", 60.0)
+    with pytest.raises(KeyboardInterrupt):
+        launch(job, interrupt)
+    assert not own_descendants()
+    assert (tmp_path / trace_name(0)).exists()
+    assert (tmp_path / trace_name(1)).exists()
