@@ -37,8 +37,8 @@ def test_so_do_show_run_and_diff(tmp_path: Path) -> None:
     ran = pipetrace("run", "interleaved", "-p", 2, "-m", 2, "-v", 3, "--steps", 1, "-o", tmp_path / "RUN")
     assert ran.returncode == 0, ran.stderr
     assert read_csv(tmp_path / "RUN" / "schedule.csv").schedule.stages == 6
-    traces = tmp_path / "RUN"
-    ran = pipetrace("diff", traces, "--schedule", "interleaved", "-p", 2, "-m", 2, "-v", 3, "--json", "-o", tmp_path / "x.json")
+    traces, schedule = tmp_path / "RUN", ("--schedule", "interleaved", "-p", 2, "-m", 2, "-v", 3)
+    ran = pipetrace("diff", traces, *schedule, "-o", tmp_path / "x.json")
     assert ran.returncode == 0, ran.stderr
     assert "--schedule" in misuse("diff", traces, "-v", 3)
 
