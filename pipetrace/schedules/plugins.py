@@ -13,12 +13,12 @@ from pipetrace.schedules.spec import ScheduleSpec
 GROUP = "pipetrace.schedules"
 
 
-def names() -> list[str]:
+def plugin_names() -> list[str]:
     """The names of all plug-ins; none of them is loaded."""
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 
-def get(name: str) -> ScheduleSpec | None:
+def plugin_of(name: str) -> ScheduleSpec | None:
     """The plug-in of that name; None where there is none.
 
     Raises:
@@ -28,7 +28,7 @@ def get(name: str) -> ScheduleSpec | None:
     return _load(next(iter(points))) if points else None
 
 
-def added_to(specs: Mapping[str, ScheduleSpec]) -> tuple[list[ScheduleSpec], list[str]]:
+def with_plugins(specs: Mapping[str, ScheduleSpec]) -> tuple[list[ScheduleSpec], list[str]]:
     """`specs` and the plug-ins; and a line for each plug-in that cannot be used, since one must not spoil the list."""
     found, faults = dict(specs), []
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):

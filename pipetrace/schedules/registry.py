@@ -18,11 +18,11 @@ from pipetrace.schedules import (
     looped_bfs,
     moe_1f1b,
     one_f_one_b,
-    plugins,
     zb_h1,
     zb_h2,
     zbv,
 )
+from pipetrace.schedules.plugins import plugin_names, plugin_of, with_plugins
 from pipetrace.schedules.spec import FLAGS, ScheduleSpec
 
 _SPECS: dict[str, ScheduleSpec] = {
@@ -51,7 +51,7 @@ def names() -> list[str]:
 
 def listed() -> tuple[list[ScheduleSpec], list[str]]:
     """All schedules, those of installed plug-ins last; and a line for each plug-in that cannot be used."""
-    return plugins.added_to(_SPECS)
+    return with_plugins(_SPECS)
 
 
 def get(name: str) -> ScheduleSpec:
@@ -62,9 +62,9 @@ def get(name: str) -> ScheduleSpec:
     """
     if name in _SPECS:
         return _SPECS[name]
-    if (plugin := plugins.get(name)) is not None:
+    if (plugin := plugin_of(name)) is not None:
         return plugin
-    near = difflib.get_close_matches(name.lower().replace("_", "-"), [*_SPECS, *plugins.names()], n=3, cutoff=0.4)
+    near = difflib.get_close_matches(name.lower().replace("_", "-"), [*_SPECS, *plugin_names()], n=3, cutoff=0.4)
     raise ScheduleError(
         f"unknown schedule {name!r}",
         f"did you mean {' or '.join(near)}?" if near else f"schedules are {', '.join(_SPECS)}",
