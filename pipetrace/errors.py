@@ -54,3 +54,7 @@ class RunError(PipetraceError):
 
 class OutputError(PipetraceError):
     """A file or folder cannot be written, or a port cannot be had."""
+
+
+class ConfigError(PipetraceError):
+    """A file of options cannot be read, or holds what is no option."""

@@ -33,10 +33,17 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).is_file(), f"{page.name} links to {target}"
 
 
+def files(page: Path) -> list[tuple[str, str]]:
+    """(name, content) of every Python block that begins with `# file: NAME`; the commands of the page find them."""
+    return re.findall(r"```python\n# file: (\S+)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)
 def test_commands_of_a_page(page: Path, tmp_path: Path) -> None:
     environment = os.environ | {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
     checker = doctest.OutputChecker()
+    for name, content in files(page):
+        (tmp_path / name).write_text(content, encoding="utf-8")
     for command, expected in commands(page):
         program, *arguments = shlex.split(command, comments=True)
         assert program == "pipetrace", f"{command!r} is no pipetrace command"

@@ -31,6 +31,7 @@ def loaded_by(code: str) -> set[str]:
         ["run", "--help"],
         ["gen", "zb-h1", "--json"],
         ["show", "zb-h1"],
+        ["compare", "zb-h1", "zbv"],
     ],
 )
 def test_light_commands(arguments: list[str]) -> None:
@@ -78,6 +79,10 @@ LAYERS = {
     "metrics": {"action", "errors", "schedule", "timeline"},
     "fit": {"action", "costs", "errors", "timeline"},
 }
+LAYERS["same_model"] = {"costs"}
+LAYERS["compare"] = {"costs", "errors", "metrics", "same_model", "schedule", "simulate", "timeline"}
+LAYERS["candidates"] = {"compare", "costs", "costs_io", "errors", "schedule", "schedules"}
+LAYERS["advice"] = {"compare", "errors"}
 CORE = set(LAYERS)
 LAYERS["passes"] = {
     "action",

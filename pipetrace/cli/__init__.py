@@ -7,8 +7,9 @@ import sys
 
 import typer
 
-from pipetrace.cli import diff, gen, list_, open_, read, run, show
+from pipetrace.cli import compare, diff, gen, list_, open_, read, run, show
 from pipetrace.cli.console import fail
+from pipetrace.cli.spread import spread
 from pipetrace.errors import PipetraceError
 from pipetrace.version import __version__
 
@@ -25,12 +26,13 @@ for name, module in (
     ("list", list_),
     ("gen", gen),
     ("show", show),
+    ("compare", compare),
     ("run", run),
     ("read", read),
     ("diff", diff),
     ("open", open_),
 ):
-    app.command(name, help=module.HELP, epilog=f"Example: `{module.EXAMPLE}`")(module.command)
+    app.command(name, help=module.HELP, epilog=f"Example: `{module.EXAMPLE}`")(spread(module.command))
 
 
 @app.callback(invoke_without_command=True)

@@ -15,6 +15,8 @@ EXAMPLE = "pipetrace diff RUN/"
 
 
 def command(
+    sizes: options.Sizes,
+    costs: options.AllCosts,
     traces: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run folder, or trace files or folders.")],
     out: Annotated[
         list[Path] | None,
@@ -27,15 +29,12 @@ def command(
         ),
     ] = None,
     schedule_name: Annotated[
-        str | None, typer.Option("--schedule", metavar="NAME", help="What was run, for traces of others.")
+        str | None,
+        typer.Option(
+            "--schedule", metavar="NAME", help="What was run, for traces of others.", rich_help_panel=options.SCHEDULE
+        ),
     ] = None,
-    ranks: options.Ranks = None,
-    microbatches: options.Microbatches = None,
     source: options.From = None,
-    costs_text: options.CostsText = None,
-    unit: options.Unit = "ms",
-    p2p: options.P2P = None,
-    costs_file: options.CostsFile = None,
     as_json: options.Json = False,
 ) -> None:
     from pipetrace.diff_run import diff_traces
@@ -43,14 +42,13 @@ def command(
 
     for file in out or []:
         suffix_of(file, DIFF_SUFFIXES)
-    schedule = costs = None
+    of = costs.all()
+    schedule = None
     if schedule_name is not None or source is not None:
-        schedule = options.schedule_of(schedule_name, ranks, microbatches, source)
-    elif ranks is not None or microbatches is not None:
-        raise typer.BadParameter("-p and -m go with --schedule NAME; a run folder knows its own")
-    if (costs_text, p2p, costs_file) != (None, None, None):
-        costs = options.costs_of(costs_text, unit, p2p, costs_file)
-    run = diff_traces(traces, schedule, costs)
+        schedule = sizes.schedule(schedule_name, source, of)
+    elif sizes.given():
+        raise typer.BadParameter("-p, -m and what else is built with go with --schedule NAME; a run folder has its own")
+    run = diff_traces(traces, schedule, of if costs.given() else None)
     if as_json:
         print_json(run.to_dict())
     else:

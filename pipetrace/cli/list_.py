@@ -2,15 +2,54 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
-from pipetrace.schedules import get, names
+from pipetrace.cli import options
+from pipetrace.cli.console import print_json, say
 
-HELP = "List the schedules: placement, limits, paper."
+if TYPE_CHECKING:
+    from pipetrace.schedules import ScheduleSpec
+
+HELP = "List the schedules, also those of plug-ins: placement, options, limits, paper."
 EXAMPLE = "pipetrace list"
 
 
-def command() -> None:
-    for name in names():
-        spec = get(name)
-        typer.echo(f"{name:<10} {spec.placement:<6} {spec.limits:<14} {spec.paper}")
+def command(as_json: options.Json = False) -> None:
+    from pipetrace.schedules import listed
+
+    specs, faults = listed()
+    for fault in faults:
+        say(f"warning: {fault}")
+    if as_json:
+        fields = ("name", "placement", "limits", "paper", "options")
+        print_json({"schema": 1, "schedules": [{name: getattr(spec, name) for name in fields} for spec in specs]})
+    else:
+        _print(specs)
+
+
+def _print(specs: list[ScheduleSpec]) -> None:
+    """A line each where the terminal is wide enough; else the paper stands on a line of its own."""
+    from pipetrace.report.console import stdout_console
+    from pipetrace.schedules.spec import FLAGS
+
+    rows = [
+        (
+            spec.name,
+            spec.placement,
+            " ".join(FLAGS.get(option, option) for option in spec.options if option != "costs") or "-",
+            spec.limits,
+            spec.paper,
+        )
+        for spec in specs
+    ]
+    rows.insert(0, ("name", "placement", "options", "limits", "paper"))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    one_line = sum(widths) + 8 <= stdout_console().width
+    for row in rows:
+        first = "  ".join(text.ljust(width) for text, width in zip(row[:4], widths[:4], strict=True))
+        if one_line:
+            typer.echo(f"{first}  {row[4]}")
+        else:
+            typer.echo(f"{first.rstrip()}\n    {row[4]}")

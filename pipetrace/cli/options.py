@@ -1,91 +1,339 @@
-"""Options that several commands share, and what they mean together."""
+"""Options that several commands share, in groups, and what they mean together."""
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from pipetrace.costs import Costs
+from pipetrace.candidates import literal, of_schedule, of_spec
+from pipetrace.compare import Candidate
+from pipetrace.costs import Costs, Link, Network
 from pipetrace.costs_io import costs_from_dict, parse_costs, parse_time
 from pipetrace.errors import CostError, ScheduleError
 from pipetrace.schedule import Schedule
-from pipetrace.schedules import build
+from pipetrace.schedules import ScheduleSpec, build_spec, get
+from pipetrace.schedules.own import spec_from_file
+from pipetrace.simulate import simulate
+from pipetrace.timeline import Timeline
+from pipetrace.waiting import Wait, Waiting
+
+SCHEDULE, COSTS, WAITING = "Schedule", "Costs", "Waiting"  # the help's panels
 
 Name = Annotated[str | None, typer.Argument(metavar="NAME", help="A schedule; `pipetrace list` has them all.")]
-Ranks = Annotated[int | None, typer.Option("-p", "--ranks", help="Pipeline ranks.", show_default="4")]
-Microbatches = Annotated[
-    int | None, typer.Option("-m", "--microbatches", help="Microbatches of a step.", show_default="8")
-]
 From = Annotated[
-    Path | None, typer.Option("--from", metavar="FILE.csv", help="A schedule in torch's CSV, in place of NAME.")
-]
-CostsText = Annotated[
     str | None,
-    typer.Option("--costs", help="Times of F, I, W, B and FB, as F=1,I=1,W=1,B=2.", show_default="F=1,I=1,W=1"),
-]
-Unit = Annotated[str, typer.Option("--unit", help="Unit of the costs: ns, us, ms or s.")]
-P2P = Annotated[str | None, typer.Option("--p2p", help="Time of a transfer between ranks.", show_default="0")]
-CostsFile = Annotated[
-    Path | None, typer.Option("--costs-file", metavar="FILE.toml", help="Costs with values per stage, as TOML.")
+    typer.Option(
+        "--from",
+        metavar="FILE",
+        help="In place of NAME: a schedule in torch's CSV, or FILE.py:BUILDER, a Python function of your own.",
+        rich_help_panel=SCHEDULE,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
 
 DEFAULT_RANKS, DEFAULT_MICROBATCHES = 4, 8
 
 
-def schedule_of(name: str | None, ranks: int | None, microbatches: int | None, source: Path | None) -> Schedule:
-    """The schedule that NAME, -p, -m and --from ask for.
+@dataclass(frozen=True)
+class Sizes:
+    """What a schedule is built with."""
 
-    Raises:
-        typer.BadParameter: The options do not go together.
-        ScheduleError: The schedule cannot be built or read.
-    """
-    if source is None:
-        if name is None:
-            raise typer.BadParameter("give the NAME of a schedule (see `pipetrace list`), or --from FILE.csv")
-        return build(
-            name,
-            DEFAULT_RANKS if ranks is None else ranks,
-            DEFAULT_MICROBATCHES if microbatches is None else microbatches,
+    ranks: Annotated[
+        int | None, typer.Option("-p", "--ranks", help="Pipeline ranks.", show_default="4", rich_help_panel=SCHEDULE)
+    ] = None
+    microbatches: Annotated[
+        int | None,
+        typer.Option(
+            "-m", "--microbatches", help="Microbatches of a step.", show_default="8", rich_help_panel=SCHEDULE
+        ),
+    ] = None
+    chunks: Annotated[
+        int | None,
+        typer.Option(
+            "-v", "--chunks", help="Stages a rank, where a schedule leaves it open.", rich_help_panel=SCHEDULE
+        ),
+    ] = None
+    group: Annotated[
+        int | None,
+        typer.Option(
+            help="Interleaved: microbatches through a chunk before the next one begins.", rich_help_panel=SCHEDULE
+        ),
+    ] = None
+    pipes: Annotated[
+        int | None, typer.Option(help="Chimera: pipes, half of them each way.", rich_help_panel=SCHEDULE)
+    ] = None
+    backward: Annotated[
+        str | None,
+        typer.Option(metavar="fifo|lifo", help="GPipe: order of the backwards.", rich_help_panel=SCHEDULE),
+    ] = None
+    memory_chunks: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Most activations in flight, where a schedule takes a limit.", rich_help_panel=SCHEDULE
+        ),
+    ] = None
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of your own builder; repeatable.", rich_help_panel=SCHEDULE),
+    ] = None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """p and m, or what stands for them."""
+        return (
+            DEFAULT_RANKS if self.ranks is None else self.ranks,
+            DEFAULT_MICROBATCHES if self.microbatches is None else self.microbatches,
         )
-    if name is not None:
-        raise typer.BadParameter(f"NAME {name!r} and --from {source} both name a schedule; give one of them")
+
+    @property
+    def options(self) -> dict[str, object]:
+        """The builder's options that were given.
+
+        Raises:
+            typer.BadParameter: An --option is not NAME=VALUE.
+        """
+        named = {
+            "chunks": self.chunks,
+            "group": self.group,
+            "pipes": self.pipes,
+            "backward": self.backward,
+            "memory": self.memory_chunks,
+        }
+        return {name: value for name, value in named.items() if value is not None} | own_options(self.option or [])
+
+    def given(self) -> bool:
+        """Whether any was given."""
+        return bool(self.options) or self.ranks is not None or self.microbatches is not None
+
+    def schedule(self, name: str | None, source: str | None, costs: Costs) -> Schedule:
+        """The schedule that NAME or --from asks for.
+
+        Args:
+            name, source: One of them.
+            costs: What it is for; some builders look at them.
+
+        Raises:
+            typer.BadParameter: The options do not go together.
+            ScheduleError: The schedule cannot be built or read.
+        """
+        if (name is None) == (source is None):
+            raise typer.BadParameter(
+                "give the NAME of a schedule (see `pipetrace list`), or --from FILE"
+                if name is None
+                else f"NAME {name!r} and --from {source} both name a schedule; give one of them"
+            )
+        spec = get(name) if name is not None else own_builder(source or "")
+        if spec is not None:
+            return build_spec(spec, *self.size, self.options, costs)
+        return self._read(Path(source or ""))
+
+    def _read(self, path: Path) -> Schedule:
+        if self.options:
+            raise ScheduleError(f"{path} is a schedule as it stands", f"it takes no option {min(self.options)!r}")
+        schedule = _from_csv(path)
+        for option, given, found in (
+            ("-p", self.ranks, schedule.ranks),
+            ("-m", self.microbatches, schedule.microbatches),
+        ):
+            if given is not None and given != found:
+                raise ScheduleError(f"{option} {given} was given, but {path} has {found}", f"leave {option} out")
+        return schedule
+
+
+def _from_csv(path: Path) -> Schedule:
     from pipetrace.cli.console import say
     from pipetrace.trace.torch_csv import read_csv
 
-    read = read_csv(source)
+    read = read_csv(path)
     for note in read.notes:
         say(f"note: {note}")
-    for option, given, found in (
-        ("-p", ranks, read.schedule.ranks),
-        ("-m", microbatches, read.schedule.microbatches),
-    ):
-        if given is not None and given != found:
-            raise ScheduleError(f"{option} {given} was given, but {source} has {found}", f"leave {option} out")
     return read.schedule
 
 
-def costs_of(text: str | None, unit: str, p2p: str | None, file: Path | None) -> Costs:
-    """The costs that --costs, --unit, --p2p and --costs-file ask for.
+def own_candidate(source: str) -> Candidate:
+    """What --from names, as one that takes part in a comparison."""
+    spec = own_builder(source)
+    return of_spec(spec, {}, spec.name) if spec is not None else of_schedule(_from_csv(Path(source)), Path(source).stem)
+
+
+def own_builder(source: str) -> ScheduleSpec | None:
+    """The builder that --from names; None where it names a CSV."""
+    return spec_from_file(source) if source.endswith(".py") or ".py:" in source else None
+
+
+def own_options(texts: list[str]) -> dict[str, object]:
+    """NAME=VALUE as options; a value that TOML can read is what it reads, else text.
 
     Raises:
-        typer.BadParameter: --costs and --costs-file are both given.
-        CostError: A cost cannot be read.
+        typer.BadParameter: One is not NAME=VALUE.
     """
-    if file is None:
-        return parse_costs(text or "", unit=unit, p2p=0 if p2p is None else parse_time(p2p, unit))
-    if text is not None or p2p is not None:
-        raise typer.BadParameter("--costs-file stands alone; put costs and p2p into the file")
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CostError(f"{file}: {error.strerror}", "give a TOML file with costs") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CostError(f"{file} is no TOML: {error}") from None
-    try:
-        return costs_from_dict(table)
-    except CostError as error:
-        raise CostError(f"{file}: {error.message}", error.hint) from None
+    options: dict[str, object] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise typer.BadParameter(f"--option {text!r} is not NAME=VALUE")
+        options[name] = literal(value)
+    return options
+
+
+@dataclass(frozen=True)
+class ActionCosts:
+    """What actions cost."""
+
+    costs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="F=1,…",
+            help="Times of F, I, W, B and FB, as F=1,I=1,W=1,B=2.",
+            show_default="F=1,I=1,W=1",
+            rich_help_panel=COSTS,
+        ),
+    ] = None
+    unit: Annotated[
+        str, typer.Option(metavar="UNIT", help="Unit of all times: ns, us, ms or s.", rich_help_panel=COSTS)
+    ] = "ms"
+    costs_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="Costs with values per stage, as TOML.", rich_help_panel=COSTS),
+    ] = None
+
+    def of_actions(self) -> Costs:
+        """The costs without what this command line says of transfers.
+
+        Raises:
+            typer.BadParameter: --costs and --costs-file are both given.
+            CostError: A cost cannot be read.
+        """
+        if self.costs_file is None:
+            return parse_costs(self.costs or "", unit=self.unit)
+        if self.costs is not None:
+            raise typer.BadParameter("--costs-file stands alone; put the costs into the file")
+        try:
+            return costs_from_dict({key: value for key, value in self.table().items() if key != "memory"})
+        except CostError as error:
+            raise CostError(f"{self.costs_file}: {error.message}", error.hint) from None
+
+    def table(self) -> Mapping[str, Any]:
+        """The costs file as it stands; empty without one.
+
+        Raises:
+            CostError: It cannot be read.
+        """
+        if self.costs_file is None:
+            return {}
+        try:
+            return tomllib.loads(self.costs_file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise CostError(f"{self.costs_file}: {error.strerror}", "give a TOML file with costs") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise CostError(f"{self.costs_file} is no TOML: {error}") from None
+
+
+@dataclass(frozen=True)
+class AllCosts(ActionCosts):
+    """What actions and transfers cost."""
+
+    p2p: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Time of a transfer between ranks.", show_default="0", rich_help_panel=COSTS),
+    ] = None
+    p2p_across: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="The same between ranks on two nodes.", rich_help_panel=COSTS),
+    ] = None
+    ranks_per_node: Annotated[
+        int | None, typer.Option(metavar="N", help="Consecutive ranks on one node.", rich_help_panel=COSTS)
+    ] = None
+
+    def given(self) -> bool:
+        """Whether any was given."""
+        return self != type(self)(unit=self.unit)
+
+    def all(self) -> Costs:
+        """The costs; what the command line says of transfers replaces what the file says.
+
+        Raises:
+            typer.BadParameter: Options do not go together.
+            CostError: A cost cannot be read.
+        """
+        costs = self.of_actions()
+        network = costs.network
+        if self.p2p_across is not None:
+            network = replace(network, across=Link(parse_time(self.p2p_across, self.unit)))
+        if self.ranks_per_node is not None:
+            if self.ranks_per_node < 1:
+                raise CostError(f"{self.ranks_per_node} ranks a node", "give 1 or more")
+            network = replace(network, ranks_per_node=self.ranks_per_node)
+        if (network.across is None) != (network.ranks_per_node is None) and network != costs.network:
+            raise typer.BadParameter(
+                "--ranks-per-node and --p2p-across go together: how many ranks, and the time from node to node"
+            )
+        p2p = costs.p2p if self.p2p is None else parse_time(self.p2p, self.unit)
+        return replace(costs, p2p=p2p, network=network if network != Network() else costs.network)
+
+
+class Channel(StrEnum):
+    """Whether a transfer can overtake another between the same two ranks."""
+
+    TAGGED = "tagged"
+    ORDERED = "ordered"
+
+
+@dataclass(frozen=True)
+class WaitOptions:
+    """How ranks wait for what they receive."""
+
+    wait: Annotated[
+        Wait, typer.Option(help="When receives are posted, and what waits for them.", rich_help_panel=WAITING)
+    ] = Wait.PREFETCH
+    no_reorder: Annotated[
+        bool, typer.Option("--no-reorder", help="dataflow: keep the list order.", rich_help_panel=WAITING)
+    ] = False
+    channel: Annotated[
+        Channel,
+        typer.Option(
+            help="ordered: a pair of ranks' transfers run in the order of posting, as with NCCL.",
+            rich_help_panel=WAITING,
+        ),
+    ] = Channel.TAGGED
+    post: Annotated[
+        str, typer.Option(metavar="TIME", help="Time of posting a send or receive.", rich_help_panel=WAITING)
+    ] = "0"
+    spin: Annotated[
+        float,
+        typer.Option(
+            metavar="SHARE",
+            help="Slowdown of compute while a receive spins: 0.1 is a tenth longer.",
+            rich_help_panel=WAITING,
+        ),
+    ] = 0.0
+
+    def waiting(self, unit: str) -> Waiting:
+        """The way of waiting, with times in `unit`.
+
+        Raises:
+            typer.BadParameter: Options do not go together.
+            CostError: A value is out of range.
+        """
+        if self.no_reorder and self.wait is not Wait.DATAFLOW:
+            raise typer.BadParameter("--no-reorder goes with --wait dataflow; the others never leave the list order")
+        return Waiting(
+            policy=self.wait,
+            reorder=not self.no_reorder,
+            ordered=self.channel is Channel.ORDERED,
+            post=parse_time(self.post, unit),
+            spin=self.spin,
+        )
+
+
+def timeline_of(schedule: Schedule, costs: Costs, waiting: Waiting) -> Timeline:
+    """The ideal of a schedule."""
+    if waiting != Waiting():
+        raise CostError("this way of waiting is not simulated yet", "leave --wait, --channel, --post and --spin out")
+    return simulate(schedule, costs)

@@ -15,17 +15,14 @@ EXAMPLE = "pipetrace run zb-h1 -p 4 -m 8 --costs F=20,I=20,W=20 -o RUN/"
 
 
 def command(
+    sizes: options.Sizes,
+    costs: options.ActionCosts,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="RUN/", help="Folder for what the run leaves.")],
     name: options.Name = None,
-    ranks: options.Ranks = None,
-    microbatches: options.Microbatches = None,
     source: options.From = None,
     workload: Annotated[
         str, typer.Option(help="sleep (synthetic times, real communication) or transformer (real blocks, autograd).")
     ] = "sleep",
-    costs_text: options.CostsText = None,
-    unit: options.Unit = "ms",
-    costs_file: options.CostsFile = None,
     steps: Annotated[int, typer.Option(help="Profiled steps.")] = 5,
     warmup: Annotated[int, typer.Option(help="Steps before them, not profiled.")] = 1,
     check: Annotated[
@@ -44,10 +41,11 @@ def command(
     from pipetrace.execute import RunConfig
     from pipetrace.execute import run as execute
 
-    schedule = options.schedule_of(name, ranks, microbatches, source)
+    of = costs.of_actions()
+    schedule = sizes.schedule(name, source, of)
     config = RunConfig(
         workload=workload,
-        costs=options.costs_of(costs_text, unit, None, costs_file),
+        costs=of,
         steps=steps,
         warmup=warmup,
         check=check,

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from pipetrace.cli import options
 from pipetrace.cli.console import print_json
-from pipetrace.simulate import simulate
 
 HELP = "Draw a schedule's tile chart in the terminal, with its figures."
-EXAMPLE = "pipetrace show zb-h1 -p 4 -m 8"
+EXAMPLE = "pipetrace show interleaved -p 4 -m 8 -v 2 --width 120"
 
 
 def command(
+    sizes: options.Sizes,
+    costs: options.AllCosts,
+    wait: options.WaitOptions,
     name: options.Name = None,
-    ranks: options.Ranks = None,
-    microbatches: options.Microbatches = None,
     source: options.From = None,
-    costs_text: options.CostsText = None,
-    unit: options.Unit = "ms",
-    p2p: options.P2P = None,
-    costs_file: options.CostsFile = None,
+    width: Annotated[
+        int | None, typer.Option(min=40, metavar="COLUMNS", help="Width of the chart.", show_default="the terminal's")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
-    schedule = options.schedule_of(name, ranks, microbatches, source)
-    costs = options.costs_of(costs_text, unit, p2p, costs_file)
-    timeline = simulate(schedule, costs)
+    of = costs.all()
+    schedule = sizes.schedule(name, source, of)
+    timeline = options.timeline_of(schedule, of, wait.waiting(costs.unit))
     if as_json:
         from pipetrace.report.summary import schedule_summary, schedules_json
 
-        print_json(schedules_json([schedule_summary(schedule, timeline, costs)]))
+        print_json(schedules_json([schedule_summary(schedule, timeline, of)]))
         return
+    from pipetrace.report.console import stdout_console
     from pipetrace.report.terminal import print_schedule
 
-    print_schedule(schedule, timeline)
+    print_schedule(schedule, timeline, console=stdout_console(width))

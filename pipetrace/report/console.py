@@ -8,12 +8,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def stdout_console() -> Console:
-    """Standard output; raises BrokenPipeError, as `print` does, when its reader has gone."""
+def stdout_console(width: int | None = None) -> Console:
+    """Standard output; raises BrokenPipeError, as `print` does, when its reader has gone.
+
+    Args:
+        width: Columns; the terminal's when None.
+    """
     from rich.console import Console
 
     class StdoutConsole(Console):
         def on_broken_pipe(self) -> NoReturn:
             raise BrokenPipeError
 
-    return StdoutConsole()
+    return StdoutConsole(width=width)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable, Mapping
 
+from pipetrace.costs import Costs
 from pipetrace.errors import ScheduleError
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import (
@@ -23,7 +25,8 @@ from pipetrace.schedules import (
     zb_h2,
     zbv,
 )
-from pipetrace.schedules.spec import ScheduleSpec
+from pipetrace.schedules.plugins import plugin_names, plugin_of, with_plugins
+from pipetrace.schedules.spec import FLAGS, ScheduleSpec
 
 _SPECS: dict[str, ScheduleSpec] = {
     module.SPEC.name: module.SPEC
@@ -48,19 +51,26 @@ _SPECS: dict[str, ScheduleSpec] = {
 
 
 def names() -> list[str]:
-    """The names of all schedules, in the order in which `pipetrace list` shows them."""
+    """The names of pipetrace's own schedules, in the order in which `pipetrace list` shows them."""
     return list(_SPECS)
+
+
+def listed() -> tuple[list[ScheduleSpec], list[str]]:
+    """All schedules, those of installed plug-ins last; and a line for each plug-in that cannot be used."""
+    return with_plugins(_SPECS)
 
 
 def get(name: str) -> ScheduleSpec:
     """The schedule called `name`.
 
     Raises:
-        ScheduleError: There is none; the hint has the nearest names.
+        ScheduleError: There is none, the hint has the nearest names; or it is a plug-in's that cannot be loaded.
     """
     if name in _SPECS:
         return _SPECS[name]
-    near = difflib.get_close_matches(name.lower().replace("_", "-"), _SPECS, n=3, cutoff=0.4)
+    if (plugin := plugin_of(name)) is not None:
+        return plugin
+    near = difflib.get_close_matches(name.lower().replace("_", "-"), [*_SPECS, *plugin_names()], n=3, cutoff=0.4)
     raise ScheduleError(
         f"unknown schedule {name!r}",
         f"did you mean {' or '.join(near)}?" if near else f"schedules are {', '.join(_SPECS)}",
@@ -71,7 +81,7 @@ def build(name: str, ranks: int, microbatches: int, **options: object) -> Schedu
     """Builds and checks a schedule.
 
     Args:
-        name: As in `names()`.
+        name: As in `names()`, or of an installed plug-in.
         ranks: Pipeline ranks p.
         microbatches: Microbatches m of one step.
         options: What the schedule takes beside, e.g. `chunks` of "interleaved"; None stands for its default.
@@ -79,17 +89,44 @@ def build(name: str, ranks: int, microbatches: int, **options: object) -> Schedu
     Raises:
         ScheduleError: Unknown name or option, or sizes that the schedule does not take.
     """
-    spec = get(name)
+    return build_spec(get(name), ranks, microbatches, options)
+
+
+def build_spec(
+    spec: ScheduleSpec,
+    ranks: int,
+    microbatches: int,
+    options: Mapping[str, object] | None = None,
+    costs: Costs | None = None,
+) -> Schedule:
+    """`build` for a schedule that need not be in the registry.
+
+    Args:
+        spec: What is built.
+        ranks, microbatches, options: As in `build`.
+        costs: What it is for; handed to a builder that looks at costs, of no matter to the others.
+
+    Raises:
+        ScheduleError: An unknown option, or sizes that the schedule does not take.
+    """
     if ranks < 1:
-        raise ScheduleError(f"{name} on {ranks} ranks", "give at least 1 rank (-p)")
+        raise ScheduleError(f"{spec.name} on {ranks} ranks", "give at least 1 rank (-p)")
     if microbatches < 1:
-        raise ScheduleError(f"{name} with {microbatches} microbatches", "give at least 1 microbatch (-m)")
-    given = {option: value for option, value in options.items() if value is not None}
-    for option in given:
+        raise ScheduleError(f"{spec.name} with {microbatches} microbatches", "give at least 1 microbatch (-m)")
+    given = {option: value for option, value in (options or {}).items() if value is not None}
+    check_options(spec, given)
+    if costs is not None and "costs" in spec.options:
+        given["costs"] = costs
+    return spec.build(ranks, microbatches, **given).validate()
+
+
+def check_options(spec: ScheduleSpec, options: Iterable[str]) -> None:
+    """Raises a ScheduleError for an option that the schedule does not take; the hint says which do."""
+    for option in options:
         if option not in spec.options:
             takers = [other.name for other in _SPECS.values() if option in other.options]
+            known = [FLAGS.get(name, f"--option {name}") for name in spec.options if name != "costs"]
             raise ScheduleError(
-                f"{name} takes no option {option!r}",
-                f"it is for {', '.join(takers)}" if takers else f"its options are {', '.join(spec.options) or 'none'}",
+                f"{spec.name} takes no option {option!r}" + (f" ({FLAGS[option]})" if option in FLAGS else ""),
+                f"it is for {', '.join(takers)}" if takers else f"its options are {', '.join(known) or 'none'}",
             )
-    return spec.build(ranks, microbatches, **given).validate()

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pipetrace.errors import ScheduleError
 from pipetrace.schedule import Schedule
+
+FLAGS: Mapping[str, str] = {
+    "chunks": "-v",
+    "group": "--group",
+    "pipes": "--pipes",
+    "backward": "--backward",
+    "memory": "--memory-chunks",
+}
+"""Options of builders that the command line has a flag for; others are given as --option NAME=VALUE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +28,9 @@ class ScheduleSpec:
         placement: Where the stages go: "loop", "v" or "mirrored".
         limits: What the sizes must fulfil, in words.
         paper: Who described it.
-        options: Names of the keyword options that `build` takes.
+        options: Names of the keyword options that `build` takes. Two have a meaning of their own: "costs" is handed
+            the `Costs` that the schedule is for, without being asked; "memory" is a limit of activations in flight on
+            a rank, in chunks.
     """
 
     name: str

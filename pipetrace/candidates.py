@@ -1,0 +1,122 @@
+"""What takes part in a comparison, and what is swept, from text."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pipetrace.compare import Candidate, Setting
+from pipetrace.costs import Costs
+from pipetrace.costs_io import parse_time
+from pipetrace.errors import ScheduleError
+from pipetrace.schedule import Schedule
+from pipetrace.schedules import ScheduleSpec, build_spec, check_options, get, listed
+
+OPTIONS: Mapping[str, str] = {"v": "chunks"}
+"""Short names of builders' options, as they are written in text."""
+
+VARIABLES = ("m", "p", "v", "group", "pipes", "p2p")
+
+
+def candidate_of(text: str) -> Candidate:
+    """`NAME` or `NAME:v=4,group=8`.
+
+    Raises:
+        ScheduleError: There is no such schedule, it does not take an option, or an option is not NAME=VALUE.
+    """
+    name, _, given = text.partition(":")
+    options: dict[str, object] = {}
+    for item in given.split(",") if given else ():
+        option, equals, value = item.partition("=")
+        if not equals:
+            raise ScheduleError(f"cannot read {item!r} of {text!r}", "write NAME:v=4,group=8")
+        options[OPTIONS.get(option.strip(), option.strip())] = literal(value.strip())
+    spec = get(name)
+    check_options(spec, options)
+    return of_spec(spec, options, text.replace(":", " ").replace(",", " "))
+
+
+def candidates_of(texts: Sequence[str], *, everything: bool) -> list[Candidate]:
+    """A candidate for each text; for every schedule there is where there is none and `everything` is wanted.
+
+    Raises:
+        ScheduleError: As `candidate_of`.
+    """
+    if texts or not everything:
+        return [candidate_of(text) for text in dict.fromkeys(texts)]
+    return [of_spec(spec, {}, spec.name) for spec in listed()[0]]
+
+
+def of_spec(spec: ScheduleSpec, options: Mapping[str, object], label: str) -> Candidate:
+    """A schedule of the registry, or one's own."""
+
+    def build(p: int, m: int, options: Mapping[str, object], costs: Costs) -> Schedule:
+        return build_spec(spec, p, m, options, costs)
+
+    return Candidate(label, build, options, frozenset(spec.options))
+
+
+def of_schedule(schedule: Schedule, label: str) -> Candidate:
+    """A schedule as it stands, e.g. of a file: it takes part at its own sizes only."""
+
+    def build(p: int, m: int, options: Mapping[str, object], costs: Costs) -> Schedule:
+        del options, costs
+        if (p, m) != (schedule.ranks, schedule.microbatches):
+            fits = f"it is for -p {schedule.ranks} -m {schedule.microbatches}"
+            raise ScheduleError(f"{label} on {p} ranks with {m} microbatches", fits)
+        return schedule
+
+    return Candidate(label, build, {}, frozenset())
+
+
+def literal(text: str) -> object:
+    """A value as TOML reads it; text where it cannot.
+
+    >>> literal("4"), literal("true"), literal("fifo")
+    (4, True, 'fifo')
+    """
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def swept(text: str, base: Setting, unit: str) -> tuple[str, list[Setting]]:
+    """`m=8,16,32` as the variable and a setting for each of its values.
+
+    Args:
+        text: A variable of `VARIABLES` and its values.
+        base: What holds for all else.
+        unit: Of the values of p2p.
+
+    Raises:
+        ScheduleError: It cannot be read.
+        CostError: A value of p2p is no time.
+    """
+    variable, equals, listed = text.partition("=")
+    variable, values = variable.strip(), [value.strip() for value in listed.split(",") if value.strip()]
+    if not equals or variable not in VARIABLES or not values:
+        raise ScheduleError(f"cannot sweep {text!r}", f"write m=8,16,32; what can be swept is {', '.join(VARIABLES)}")
+    settings = []
+    for value in values:
+        if variable == "p2p":
+            ns = parse_time(value, unit)
+            setting = replace(base, costs=replace(base.costs, p2p=ns), value=float(value), label=f"{value} {unit}")
+        else:
+            if not value.isdecimal():
+                raise ScheduleError(f"cannot sweep {text!r}: {value!r} is no whole number", "write m=8,16,32")
+            number = int(value)
+            options = dict(base.options)
+            if variable not in ("m", "p"):
+                options[OPTIONS.get(variable, variable)] = number
+            setting = replace(
+                base,
+                ranks=number if variable == "p" else base.ranks,
+                microbatches=number if variable == "m" else base.microbatches,
+                options=options,
+                value=float(number),
+                label=value,
+            )
+        settings.append(setting)
+    return variable, settings

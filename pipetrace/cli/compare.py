@@ -1,0 +1,112 @@
+"""`pipetrace compare`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipetrace.cli import options
+from pipetrace.cli.console import print_json, say
+
+if TYPE_CHECKING:
+    from pipetrace.compare import Candidate, Setting
+
+HELP = "Set schedules of the same model side by side: time, bubbles, memory, messages."
+EXAMPLE = "pipetrace compare 1f1b zb-h1 zbv interleaved:v=4 -p 8 -m 32 --sweep m=16,32,64 -o x.html"
+
+
+class Per(StrEnum):
+    """What the costs are of."""
+
+    RANK = "rank"
+    CHUNK = "chunk"
+
+
+def command(
+    sizes: options.Sizes,
+    costs: options.AllCosts,
+    wait: options.WaitOptions,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Schedules, also as NAME:v=4,group=8; all when none is given."),
+    ] = None,
+    sources: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Also a schedule in torch's CSV, or FILE.py:BUILDER, your own; repeatable.",
+            rich_help_panel=options.SCHEDULE,
+        ),
+    ] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(metavar="VAR=A,B,…", help="One of m, p, v, group, pipes, p2p, and its values: m=8,16,32."),
+    ] = None,
+    costs_per: Annotated[
+        Per,
+        typer.Option(
+            help="rank: costs are of a rank of the plain pipeline, so that all run the same model. chunk: of a stage.",
+            rich_help_panel=options.COSTS,
+        ),
+    ] = Per.RANK,
+    memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="What a rank has, as 40GiB: which fit? Needs [memory] in --costs-file."),
+    ] = None,
+    out: Annotated[list[Path] | None, typer.Option("-o", "--out", metavar="FILE.html", help="Write a page.")] = None,
+    as_json: options.Json = False,
+) -> None:
+    from pipetrace.advice import StageBytes, advise, parse_bytes
+    from pipetrace.candidates import candidates_of, swept
+    from pipetrace.compare import Setting, compare
+    from pipetrace.report.write import suffix_of
+
+    for file in out or []:
+        suffix_of(file, (".html",))
+    waiting = wait.waiting(costs.unit)
+    settings = [Setting(*sizes.size, costs.all(), sizes.options)]
+    variable = ""
+    if sweep is not None:
+        variable, settings = swept(sweep, settings[0], costs.unit)
+    bytes_of = StageBytes.from_dict(costs.table()["memory"]) if "memory" in costs.table() else None
+    limit = None if memory is None else parse_bytes(memory)
+    if limit is not None and bytes_of is None:
+        raise typer.BadParameter("--memory needs the model's sizes: [memory] in a --costs-file")
+    comparison = compare(
+        [*candidates_of(names or [], everything=not sources), *map(options.own_candidate, sources or [])],
+        settings,
+        variable=variable,
+        per_chunk=costs_per is Per.CHUNK,
+        timeline=lambda schedule, of: options.timeline_of(schedule, of, waiting),
+        each=_shown,
+    )
+    advice = advise(comparison, bytes_of, limit) if bytes_of is not None and limit is not None else []
+    if as_json:
+        from pipetrace.report.compare_table import comparison_json
+
+        print_json(comparison_json(comparison, sizes=bytes_of, limit=limit, advice=advice))
+    else:
+        from pipetrace.report.compare_table import print_comparison
+
+        print_comparison(comparison, sizes=bytes_of, advice=advice)
+    for file in out or []:
+        from pipetrace.report.compare_page import write_comparison_page
+
+        write_comparison_page(file, comparison, sizes=bytes_of, advice=advice)
+        say(f"wrote {file}")
+
+
+def _shown(work: Iterable[tuple[Setting, Candidate]]) -> Iterable[tuple[Setting, Candidate]]:
+    """How far it is, where someone looks on."""
+    if not sys.stderr.isatty():
+        return work
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(list(work), "comparing", console=Console(stderr=True), transient=True)

@@ -1,0 +1,111 @@
+"""`--config FILE.toml`: every option of every command can stand in a file.
+
+The keys are the options' names. At the top they hold for all commands that have them, in a table named as a command
+for that one only.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from pipetrace.errors import ConfigError
+
+RIVALS = (({"name"}, {"source"}), ({"costs"}, {"costs_file"}))
+"""Parameters that cannot stand together: where the command line has one side, the file's other side is dropped."""
+
+
+def load(ctx: typer.Context, value: Path | None) -> Path | None:
+    """Makes what stands in the file the defaults of a command; called before all other options are looked at.
+
+    Raises:
+        ConfigError: The file cannot be read, or holds an unknown option or a wrong value.
+    """
+    if value is None or ctx.resilient_parsing:
+        return value
+    table = _table(value)
+    mine = _names(ctx.command)
+    program: Any = ctx.find_root().command
+    commands = {name: _names(command) for name, command in program.commands.items()}
+    of_any = {option for names in commands.values() for option in names}
+    given: dict[str, Any] = {}
+    for key, entry in table.items():
+        option = key.replace("_", "-")
+        if isinstance(entry, Mapping):
+            if key not in commands:
+                raise _unknown(value, f"[{key}]", "command", key, commands)
+            for inner in entry:
+                if inner.replace("_", "-") not in commands[key]:
+                    raise _unknown(value, f"{inner!r} in [{key}]", "option", inner, commands[key])
+        elif option not in of_any:
+            raise _unknown(value, repr(key), "option", key, [*mine, *sorted(of_any - set(mine))])
+        elif option in mine:
+            given[option] = entry
+    given |= {key.replace("_", "-"): entry for key, entry in table.get(ctx.info_name or "", {}).items()}
+    ctx.default_map = {mine[option].name: _checked(ctx, value, mine[option], option, given[option]) for option in given}
+    return value
+
+
+def without_rivals(ctx: typer.Context, values: dict[str, Any]) -> dict[str, Any]:
+    """The options' values without those of the file whose rival stands on the command line."""
+
+    def come_from(names: Iterable[str], source: str) -> bool:
+        sources = (ctx.get_parameter_source(name) for name in names if name in values)
+        return any(found is not None and found.name == source for found in sources)
+
+    out = dict(values)
+    for pair in RIVALS:
+        for side, other in (pair, pair[::-1]):
+            if come_from(side, "COMMANDLINE") and come_from(other, "DEFAULT_MAP"):
+                out |= {name: None for name in other if name in values}
+    return out
+
+
+def _table(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}", "give a TOML file with options: --config FILE.toml") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is no TOML: {error}") from None
+
+
+def _names(command: Any) -> dict[str, Any]:
+    """What a command's parameters are called in the file: an option as it is typed, an argument by its name."""
+    found = {}
+    for parameter in command.params:
+        long = [option[2:] for option in parameter.opts if option.startswith("--")]
+        name = long[-1] if long else parameter.name
+        if name not in ("help", "config"):
+            found[name] = parameter
+    return found
+
+
+def _checked(ctx: typer.Context, path: Path, parameter: Any, option: str, entry: Any) -> Any:
+    many = getattr(parameter, "multiple", False) or parameter.nargs == -1
+    if getattr(parameter, "is_flag", False):
+        if not isinstance(entry, bool):
+            raise ConfigError(f"{path}: {option} is {entry!r}", f"write {option} = true, or leave it out")
+        return entry
+    entries = entry if isinstance(entry, list) and many else [entry]
+    if any(isinstance(one, bool | list | Mapping) for one in entries):
+        raise ConfigError(f"{path}: {option} is {entry!r}", "give a number or text" + ", or a list of them" * many)
+    # As if typed: 8.5 is then no whole number, and a time in quotes is one.
+    typed: Any = [str(one) for one in entries] if many else str(entry)
+    try:
+        parameter.process_value(ctx, typed)
+    except typer.BadParameter as error:
+        raise ConfigError(f"{path}: {option} = {entry!r}: {error.message}") from None
+    return typed
+
+
+def _unknown(path: Path, where: str, what: str, key: str, known: Iterable[str]) -> ConfigError:
+    known = list(known)
+    near = difflib.get_close_matches(key.replace("_", "-"), known, n=1, cutoff=0.3)
+    hint = f"did you mean {near[0]}?" if near else f"{what}s are {', '.join(known)}"
+    return ConfigError(f"{path}: unknown {what} {where}", hint)

@@ -1,0 +1,211 @@
+"""Schedules of the same model side by side: what each takes, holds and sends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pipetrace.costs import Costs
+from pipetrace.errors import ScheduleError
+from pipetrace.metrics import Bubbles, PeakInFlight, bubbles, peak_in_flight
+from pipetrace.same_model import cut
+from pipetrace.schedule import Schedule
+from pipetrace.simulate import simulate
+from pipetrace.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """What all schedules of a comparison are built and simulated with.
+
+    Args:
+        ranks, microbatches: p and m.
+        costs: Of a rank of the plain pipeline, or of a stage-chunk; see `compare`.
+        options: Options of builders; each goes to those that take it.
+        value: Of the swept variable, for a chart's axis; None without a sweep.
+        label: The same as it is printed.
+    """
+
+    ranks: int
+    microbatches: int
+    costs: Costs
+    options: Mapping[str, object]
+    value: float | None = None
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A schedule that takes part.
+
+    Args:
+        label: As it is printed.
+        build: (p, m, options, costs) → Schedule; raises ScheduleError for sizes that it does not take.
+        options: Its own options, over the setting's.
+        takes: Names of the options that it takes.
+    """
+
+    label: str
+    build: Callable[[int, int, Mapping[str, object], Costs], Schedule]
+    options: Mapping[str, object]
+    takes: frozenset[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Figures:
+    """What came out for a schedule.
+
+    Args:
+        schedule, timeline: The order and its ideal.
+        costs: Of a stage-chunk, with which it was simulated.
+        bubbles: Both kinds, of each rank.
+        chunks: Peak activations of each rank, in chunks.
+        transfers: Messages between ranks in a step: activations and their gradients.
+    """
+
+    schedule: Schedule
+    timeline: Timeline
+    costs: Costs
+    bubbles: Bubbles
+    chunks: PeakInFlight
+    transfers: int
+
+    @property
+    def size(self) -> Fraction:
+        """How much of a plain pipeline's stage one stage is: p / n_stages."""
+        return Fraction(self.schedule.ranks, self.schedule.stages)
+
+    @property
+    def makespan(self) -> int:
+        """ns."""
+        return self.bubbles.makespan
+
+    @property
+    def global_idle(self) -> float:
+        """Σ (makespan - busy) / (p × makespan)."""
+        return self.bubbles.fraction
+
+    @property
+    def in_span_idle(self) -> float:
+        """Σ (own first-to-last span - busy) / (p × makespan)."""
+        whole = self.schedule.ranks * self.makespan
+        return sum(self.bubbles.in_span_idle) / whole if whole else 0.0
+
+    @property
+    def peak_freed_at_input_grad(self) -> float:
+        """Most activations that a rank holds if they are freed at I, in those of a full-size stage."""
+        return float(max(self.chunks.release_at_input_grad) * self.size)
+
+    @property
+    def peak_freed_at_weight_grad(self) -> float:
+        """The same if they are freed at W."""
+        return float(max(self.chunks.release_at_weight_grad) * self.size)
+
+    @property
+    def parameters(self) -> float:
+        """Parameters that a rank holds, in those of a full-size stage: 1, or 2 where pipes run both ways."""
+        placement = self.schedule.placement
+        return float(max(len(placement.held_by(rank)) for rank in range(placement.ranks)) * self.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One schedule at one setting.
+
+    Args:
+        candidate, setting: Which.
+        figures: None where it cannot be built.
+        error: Why it cannot be.
+    """
+
+    candidate: Candidate
+    setting: Setting
+    figures: Figures | None
+    error: ScheduleError | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot be built, as short as can be."""
+        return (self.error.hint or self.error.message) if self.error else ""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """All rows, setting by setting, in each the candidates in their order.
+
+    Args:
+        rows: At least one of them has figures.
+        variable: What was swept; empty without a sweep.
+        per_chunk: Whether the costs were of a stage-chunk.
+    """
+
+    rows: Sequence[Row]
+    variable: str = ""
+    per_chunk: bool = False
+
+    @property
+    def settings(self) -> list[Setting]:
+        """In their order."""
+        return list(dict.fromkeys(row.setting for row in self.rows))
+
+    def at(self, setting: Setting) -> list[Row]:
+        """The rows of one setting."""
+        return [row for row in self.rows if row.setting is setting]
+
+
+def compare(
+    candidates: Sequence[Candidate],
+    settings: Sequence[Setting],
+    *,
+    variable: str = "",
+    per_chunk: bool = False,
+    timeline: Callable[[Schedule, Costs], Timeline] = simulate,
+    each: Callable[[Iterable[tuple[Setting, Candidate]]], Iterable[tuple[Setting, Candidate]]] = iter,
+) -> Comparison:
+    """Builds and simulates every candidate at every setting.
+
+    Args:
+        candidates, settings: At least one of each.
+        variable: What differs between the settings.
+        per_chunk: Take the costs as those of a stage-chunk. By default they are of a rank of the plain pipeline, so
+            that all schedules run the same model: a chunk costs p / n_stages of them.
+        timeline: How the ideal is made.
+        each: Passes on what is to be done, and may show how far it is.
+
+    Raises:
+        ScheduleError: None of them can be built, or an option is for none of them.
+        CostError: The costs cannot be.
+    """
+    for option in {option for setting in settings for option in setting.options}:
+        if not any(option in candidate.takes for candidate in candidates):
+            raise ScheduleError(
+                f"none of {', '.join(candidate.label for candidate in candidates)} takes the option {option!r}"
+            )
+    work = [(setting, candidate) for setting in settings for candidate in candidates]
+    rows = [_row(setting, candidate, per_chunk, timeline) for setting, candidate in each(work)]
+    faults = [row.error for row in rows if row.error is not None]
+    if len(faults) == len(rows):
+        raise ScheduleError(f"none can be built: {faults[0].message}", faults[0].hint)
+    return Comparison(rows, variable, per_chunk)
+
+
+def _row(
+    setting: Setting, candidate: Candidate, per_chunk: bool, timeline: Callable[[Schedule, Costs], Timeline]
+) -> Row:
+    p, m, costs = setting.ranks, setting.microbatches, setting.costs
+    options = {name: value for name, value in setting.options.items() if name in candidate.takes}
+    options |= candidate.options
+    try:
+        schedule = candidate.build(p, m, options, costs)
+        if not per_chunk and schedule.stages != p:
+            costs = cut(costs, p, schedule.stages)
+            if "costs" in candidate.takes:
+                # How many stages it has was not known before.
+                schedule = candidate.build(p, m, options, costs)
+        of = timeline(schedule, costs)
+    except ScheduleError as error:
+        return Row(candidate, setting, None, error)
+    links = schedule.links
+    transfers = int(links.crosses(links.inputs).sum() + links.crosses(links.gradients).sum())
+    return Row(candidate, setting, Figures(schedule, of, costs, bubbles(of), peak_in_flight(schedule), transfers))

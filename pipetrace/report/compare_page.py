@@ -1,0 +1,121 @@
+"""The page of a comparison: charts, the table, and the tiles of all schedules on one time axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from pipetrace.advice import StageBytes
+from pipetrace.compare import Comparison, Figures, Row
+from pipetrace.report.compare_charts import sweep_figure, trade_figure
+from pipetrace.report.compare_table import LEGEND, Column, columns_of, heading, unit_of
+from pipetrace.report.figure import mode_for, tile_figure
+from pipetrace.report.html import Bar, chart, headline, section, table, write_page
+
+_HUE = {"makespan": "f", "peak": "w", "memory": "w"}
+
+
+def write_comparison_page(
+    path: Path, comparison: Comparison, *, sizes: StageBytes | None = None, advice: Sequence[str] = ()
+) -> None:
+    """Writes a comparison's page: one HTML file that needs no network.
+
+    Args:
+        path: Where to; an existing file is replaced.
+        comparison: What is shown.
+        sizes: Of the model, for a column of memory.
+        advice: A line each.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    settings = comparison.settings
+    title = f"{len({row.candidate for row in comparison.rows})} schedules of the same model"
+    if comparison.per_chunk:
+        title = title.replace("of the same model", "with the same costs of a stage-chunk")
+    body = []
+    if advice:
+        body.append('<div class="advice">' + "".join(f"<p>{escape(line)}</p>" for line in advice) + "</div>")
+    if comparison.variable:
+        name = f"{comparison.variable} = {', '.join(setting.label for setting in settings)}"
+        body.append(
+            section(
+                "sweep",
+                f"Over {comparison.variable}",
+                chart("sweep-chart", sweep_figure(comparison), f"Figures of each schedule over {name}"),
+            )
+        )
+    else:
+        rows = comparison.at(settings[0])
+        body.append(headline(_headline(comparison)))
+        body.append(
+            section(
+                "trade",
+                "Time and memory",
+                chart("trade-chart", trade_figure(rows, comparison), "Makespan against peak activations"),
+                '<p class="note">Left and low is better. Named are those that no other schedule beats in both.</p>',
+            )
+        )
+    columns = columns_of(comparison, sizes)
+    body.append(section("figures", "Figures", _tables(comparison, columns), f'<p class="note">{escape(LEGEND)}</p>'))
+    if not comparison.variable:
+        body.append(_tiles(comparison))
+    write_page(path, title, heading(comparison, settings[0]), body)
+
+
+def _headline(comparison: Comparison) -> list[tuple[str, str, str]]:
+    unit = unit_of(comparison)
+    built = [(row.candidate.label, row.figures) for row in comparison.rows if row.figures]
+
+    def least(value: str) -> tuple[str, Figures]:
+        return min(built, key=lambda one: (getattr(one[1], value), one[1].makespan))
+
+    fast, idle, spare = least("makespan"), least("global_idle"), least("peak_freed_at_weight_grad")
+    return [
+        ("Shortest makespan", fast[0], unit.text(fast[1].makespan)),
+        ("Least global idle", idle[0], f"{100 * idle[1].global_idle:.1f} % of p × makespan"),
+        (
+            "Lowest peak, freed at W",
+            spare[0],
+            f"{spare[1].peak_freed_at_weight_grad:g} microbatches of a full-size stage",
+        ),
+    ]
+
+
+def _tables(comparison: Comparison, columns: Sequence[Column]) -> str:
+    """A table for each setting; bars are to one scale in all of them."""
+    most = [max((column.value(row.figures) for row in comparison.rows if row.figures), default=0) for column in columns]
+    head = ["schedule", *(" ".join(filter(None, column.head)) for column in columns)]
+    out = []
+    for setting in comparison.settings:
+        rows = [_row(row, columns, most) for row in comparison.at(setting) if row.figures]
+        caption = f"{comparison.variable} = {setting.label}" if comparison.variable else "All schedules"
+        refused = [row for row in comparison.at(setting) if row.error]
+        notes = (f"{escape(row.candidate.label)} is not built: {escape(row.reason)}" for row in refused)
+        out.append(f"<div>{table(caption, head, rows)}{''.join(f'<p class=note>{note}</p>' for note in notes)}</div>")
+    return f'<div class="tables">{"".join(out)}</div>'
+
+
+def _row(row: Row, columns: Sequence[Column], most: Sequence[float]) -> list[str | Bar]:
+    assert row.figures is not None
+    cells: list[str | Bar] = [row.candidate.label]
+    for column, top in zip(columns, most, strict=True):
+        value = column.value(row.figures)
+        cells.append(Bar(column.text(value), value / top if top else 0.0, _HUE.get(column.head[0], "idle")))
+    return cells
+
+
+def _tiles(comparison: Comparison) -> str:
+    unit = unit_of(comparison)
+    shown = [
+        (f"{escape(row.candidate.label)}, {unit.text(row.figures.makespan)}", row.figures.timeline)
+        for row in comparison.rows
+        if row.figures
+    ]
+    mode = mode_for(sum(len(timeline) for _, timeline in shown))
+    return section(
+        "tiles-of-all",
+        "Tiles, on one time axis",
+        chart("tiles", tile_figure(shown, mode=mode), "Tile charts of all schedules", mode.value),
+    )

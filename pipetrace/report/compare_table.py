@@ -1,0 +1,225 @@
+"""A comparison as a table for the terminal, and as plain values for `--json`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pipetrace.advice import StageBytes
+from pipetrace.compare import Comparison, Figures, Row, Setting
+from pipetrace.report.console import stdout_console
+from pipetrace.report.summary import SCHEMA, schedule_summary
+from pipetrace.report.units import TimeUnit, unit_for
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+LEGEND = (
+    "global idle = Σ (makespan - busy), in-span idle = Σ (a rank's own first-to-last span - busy), both as a share of "
+    "p × makespan. Peak: most activations that a rank holds, in those of one microbatch on a full-size stage, if "
+    "freed at I and if freed at W. Params: full-size stages whose parameters a rank holds. Sends: messages "
+    "between ranks in a step."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A figure of every row.
+
+    Args:
+        head: Two lines.
+        value: What is compared; less is better.
+        text: As it is printed.
+    """
+
+    head: tuple[str, str]
+    value: Callable[[Figures], float]
+    text: Callable[[float], str]
+
+
+def columns_of(comparison: Comparison, sizes: StageBytes | None) -> list[Column]:
+    """The figures, in one unit of time for all rows."""
+    unit = unit_of(comparison)
+    decimals = unit.decimals(row.figures.makespan for row in comparison.rows if row.figures)
+
+    def share(value: float) -> str:
+        return f"{100 * value:.1f} %"
+
+    def count(value: float) -> str:
+        return f"{value:,.2f}".rstrip("0").rstrip(".")
+
+    columns = [
+        Column(("makespan", unit.name), lambda of: of.makespan, lambda value: f"{value / unit.ns:,.{decimals}f}"),
+        Column(("global", "idle"), lambda of: of.global_idle, share),
+        Column(("in-span", "idle"), lambda of: of.in_span_idle, share),
+        Column(("peak", "at I"), lambda of: of.peak_freed_at_input_grad, count),
+        Column(("peak", "at W"), lambda of: of.peak_freed_at_weight_grad, count),
+        Column(("", "params"), lambda of: of.parameters, count),
+        Column(("", "sends"), lambda of: of.transfers, lambda value: f"{value:,.0f}"),
+    ]
+    if sizes is not None:
+        columns.append(Column(("memory", "GiB"), sizes.needed, lambda value: f"{value / 2**30:,.1f}"))
+    return columns
+
+
+def unit_of(comparison: Comparison) -> TimeUnit:
+    """The unit of all times of a comparison."""
+    return unit_for(max((row.figures.makespan for row in comparison.rows if row.figures), default=0))
+
+
+def heading(comparison: Comparison, setting: Setting) -> str:
+    """What a setting is, in words; what is swept is said with each of its values."""
+    sizes = [
+        f"{name} = {number}"
+        for name, number in (("p", setting.ranks), ("m", setting.microbatches))
+        if name != comparison.variable
+    ]
+    default = setting.costs.default
+    unit = unit_for(max(default.F, default.I, default.W))
+    times = ", ".join(f"{name} = {unit.number(getattr(default, name))}" for name in "FIW")
+    where = "a stage-chunk" if comparison.per_chunk else "a rank of the plain pipeline"
+    differ = ", other stages differ" if setting.costs.stages else ""
+    parts = [", ".join(sizes), f"{times} {unit.name} on {where}{differ}"]
+    if setting.costs.p2p and comparison.variable != "p2p":
+        parts.append(f"transfers {unit.text(setting.costs.p2p)}")
+    return "; ".join(filter(None, parts))
+
+
+def print_comparison(
+    comparison: Comparison,
+    *,
+    sizes: StageBytes | None = None,
+    advice: Sequence[str] = (),
+    console: Console | None = None,
+) -> None:
+    """Prints the table, what its columns mean, and the advice.
+
+    Args:
+        comparison: What is shown.
+        sizes: Of the model, for a column of memory.
+        advice: A line each.
+        console: Where to; standard output when None.
+    """
+    from rich.text import Text
+
+    console = console or stdout_console()
+    for part in (
+        Text(heading(comparison, comparison.rows[0].setting)),
+        Text(""),
+        _table(comparison, columns_of(comparison, sizes), console.width),
+        Text(""),
+        Text("\n".join(textwrap.wrap(LEGEND, min(console.width, 100))), "dim"),
+    ):
+        console.print(part, highlight=False)
+    if advice:
+        console.print()
+        for line in advice:
+            console.print(Text(line, "bold"), highlight=False)
+
+
+def _table(comparison: Comparison, columns: Sequence[Column], width: int) -> Text:
+    """Written out by hand, since a row that could not be built tells why across all columns."""
+    from rich.text import Text
+
+    cells = {
+        row: [column.text(column.value(row.figures)) for column in columns] for row in comparison.rows if row.figures
+    }
+    widths = [
+        max(map(len, (*column.head, *(mine[index] for mine in cells.values())))) for index, column in enumerate(columns)
+    ]
+    first = max(map(len, ("schedule", *(row.candidate.label for row in comparison.rows))))
+    gap = 2 if first + sum(widths) + 2 * len(widths) <= width else 1
+    first = max(8, min(first, width - sum(widths) - gap * len(widths)))
+
+    def line(name: str, texts: Sequence[str], styles: Sequence[str]) -> Text:
+        out = Text(_short(name, first).ljust(first))
+        for text, room, style in zip(texts, widths, styles, strict=True):
+            out.append(" " * gap + text.rjust(room), style)
+        out.append("\n")
+        return out
+
+    out = Text()
+    for name, at in (("", 0), ("schedule", 1)):
+        out.append(line(name, [column.head[at] for column in columns], ["dim"] * len(columns)))
+    out.append("─" * (first + sum(widths) + gap * len(widths)) + "\n", "dim")
+    for setting in comparison.settings:
+        rows = comparison.at(setting)
+        if comparison.variable:
+            out.append(f"{comparison.variable} = {setting.label}\n", "italic")
+        for row in rows:
+            if row.figures is None:
+                text = f"{_short(row.candidate.label, first).ljust(first)}{' ' * gap}not built: {row.reason}"
+                out.append(_short(text, width) + "\n", "dim")
+            else:
+                out.append(line(row.candidate.label, cells[row], _best(rows, row, columns)))
+    out.rstrip()
+    return out
+
+
+def _best(rows: Sequence[Row], row: Row, columns: Sequence[Column]) -> list[str]:
+    """Bold where a row has the least of its setting."""
+    built = [other.figures for other in rows if other.figures]
+    assert row.figures is not None
+    return [
+        "bold" if len(built) > 1 and column.value(row.figures) == min(map(column.value, built)) else ""
+        for column in columns
+    ]
+
+
+def _short(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def comparison_json(
+    comparison: Comparison, *, sizes: StageBytes | None = None, limit: int | None = None, advice: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What `compare --json` prints: `schedules` as in gen, each with what a comparison adds; times in ns.
+
+    Args:
+        comparison: What is told.
+        sizes: Of the model, for bytes on the fullest rank.
+        limit: Bytes that a rank has, for whether it fits.
+        advice: A line each.
+    """
+    built, refused = [], []
+    for row in comparison.rows:
+        swept = {"swept": {comparison.variable: row.setting.value}} if comparison.variable else {}
+        if row.error is not None:
+            refused.append(
+                {
+                    "label": row.candidate.label,
+                    "ranks": row.setting.ranks,
+                    "microbatches": row.setting.microbatches,
+                    **swept,
+                    "reason": f"{row.error.message} ({row.error.hint})" if row.error.hint else row.error.message,
+                }
+            )
+        elif row.figures is not None:
+            of = row.figures
+            entry = schedule_summary(of.schedule, of.timeline, of.costs) | {
+                "label": row.candidate.label,
+                **swept,
+                "in_span_fraction": of.in_span_idle,
+                "peak_activations": {
+                    "release_at_input_grad": of.peak_freed_at_input_grad,
+                    "release_at_weight_grad": of.peak_freed_at_weight_grad,
+                },
+                "parameters": of.parameters,
+                "transfers": of.transfers,
+            }
+            if sizes is not None:
+                needed = round(sizes.needed(of))
+                entry["memory_bytes"] = needed
+                if limit is not None:
+                    entry["fits"] = needed <= limit
+            built.append(entry)
+    return {
+        "schema": SCHEMA,
+        "costs_per": "chunk" if comparison.per_chunk else "rank",
+        "schedules": built,
+        "not_built": refused,
+        **({"advice": list(advice)} if advice else {}),
+    }

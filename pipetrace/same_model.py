@@ -1,0 +1,49 @@
+"""Costs of one model, cut into other stages.
+
+`compare` is told what a rank of the plain pipeline costs: p stages, one a rank. A schedule with n stages cuts the same
+model into n pieces, so each costs p/n of that, and where the plain pipeline's stages differ, what it covers of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from fractions import Fraction
+
+from pipetrace.costs import Costs, PairCost, StageCosts
+
+
+def cut(costs: Costs, ranks: int, stages: int) -> Costs:
+    """The costs of a model whose plain pipeline on `ranks` ranks costs `costs`, cut into `stages` stages.
+
+    Transfers stay as they are: an activation is as large wherever the model is cut. Times are rounded to the ns.
+    """
+    if stages == ranks:
+        return costs
+    size = Fraction(ranks, stages)
+    pair = costs.pair
+    if pair is not None:
+        pair = PairCost(*(round(getattr(pair, field.name) * size) for field in fields(PairCost)))
+    return replace(
+        costs,
+        default=_sum([(size, costs.default)]),
+        stages={stage: _sum(_covered(costs, stage, size, ranks)) for stage in range(stages)} if costs.stages else {},
+        pair=pair,
+    )
+
+
+def _covered(costs: Costs, stage: int, size: Fraction, ranks: int) -> list[tuple[Fraction, StageCosts]]:
+    """How much of which plain stage lies in a stage; the model is laid along a line, a plain stage being 1 long."""
+    begin, end = stage * size, (stage + 1) * size
+    covered = []
+    for plain in range(int(begin), min(ranks, -int(-end // 1))):
+        left, right = max(begin, Fraction(plain)), min(end, Fraction(plain + 1))
+        covered.append((right - left, costs.of(plain)))
+    return covered
+
+
+def _sum(parts: list[tuple[Fraction, StageCosts]]) -> StageCosts:
+    def total(name: str) -> int:
+        return round(sum((share * getattr(of, name) for share, of in parts), Fraction()))
+
+    values = {field.name: total(field.name) for field in fields(StageCosts) if field.name != "B"}
+    return StageCosts(**values, B=None if all(of.B is None for _, of in parts) else total("full_backward"))

@@ -1,0 +1,135 @@
+"""Builders that are not pipetrace's: from a user's Python file or an installed plug-in.
+
+Whatever goes wrong in one is its author's to mend, so it is told as one line with the author's file and line.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+from pipetrace.errors import PipetraceError, ScheduleError
+from pipetrace.schedule import Schedule
+from pipetrace.schedules.spec import FLAGS, ScheduleSpec
+
+DEFAULT_BUILDER = "build"
+
+
+def spec_from_file(source: str) -> ScheduleSpec:
+    """The builder that `FILE.py:builder` names; `FILE.py` alone means its `build`.
+
+    Raises:
+        ScheduleError: There is no such file or builder, or the file cannot be run: with file and line.
+    """
+    file, _, name = source.rpartition(":") if not source.endswith(".py") else (source, "", DEFAULT_BUILDER)
+    builder = getattr(_module(Path(file)), name, None)
+    if not callable(builder):
+        raise ScheduleError(
+            f"{file} has no function {name!r}", f"define: def {name or 'build'}(ranks, microbatches) -> Schedule"
+        )
+    return spec_of(name if name != DEFAULT_BUILDER else Path(file).stem, builder, file)
+
+
+def spec_of(name: str, builder: Callable[..., Any], source: str) -> ScheduleSpec:
+    """The entry of a builder.
+
+    Args:
+        name: What it is called.
+        builder: (ranks, microbatches, **options) → Schedule; its keyword parameters are the schedule's options.
+        source: Its file or package, named where something is wrong with it.
+
+    Raises:
+        ScheduleError: It does not take ranks and microbatches.
+    """
+    try:
+        signature = inspect.signature(builder)
+        signature.bind(1, 1)
+    except (TypeError, ValueError):
+        raise ScheduleError(
+            f"{name} of {source} cannot be called with (ranks, microbatches)",
+            "give it two positional parameters, and a default to every other",
+        ) from None
+    parameters = list(signature.parameters.values())
+    options = [
+        parameter.name
+        for index, parameter in enumerate(parameters)
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        or (parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and index >= 2)
+    ]
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+        options += [option for option in (*FLAGS, "costs") if option not in options]
+    paper = (inspect.getdoc(builder) or f"from {source}").splitlines()[0]
+    return ScheduleSpec(name, guarded(name, builder, source), "own", "-", paper, tuple(options))
+
+
+def guarded(name: str, builder: Callable[..., Any], source: str) -> Callable[..., Schedule]:
+    """`builder` with every error of its author's told as one line, and its result checked."""
+
+    def build(ranks: int, microbatches: int, **options: object) -> Schedule:
+        try:
+            schedule = builder(ranks, microbatches, **options)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is not our code, and may raise anything
+            raise _told(error, source, _file_of(builder)) from None
+        if not isinstance(schedule, Schedule):
+            raise ScheduleError(
+                f"{name} of {source} returned {type(schedule).__name__}, no Schedule",
+                "end it with: return Schedule.from_orders(name, placement, microbatches, orders)",
+            )
+        if (schedule.ranks, schedule.microbatches) != (ranks, microbatches):
+            raise ScheduleError(
+                f"{name} of {source} was asked for {ranks} ranks and {microbatches} microbatches, "
+                f"and made a schedule of {schedule.ranks} and {schedule.microbatches}"
+            )
+        return schedule
+
+    return build
+
+
+def _module(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ScheduleError(f"there is no file {path}", "give --from FILE.py:BUILDER")
+    spec = importlib.util.spec_from_file_location(f"pipetrace_own_{path.stem}", path)
+    assert spec is not None  # the name ends in .py
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses and pickle look their module up
+    folder = str(path.parent.resolve())
+    if folder not in sys.path:
+        sys.path.append(folder)  # so that it can import what lies beside it
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is not our code, and may raise anything
+        raise _told(error, str(path), str(path.absolute())) from None
+    return module
+
+
+def _told(error: BaseException, source: str, file: str) -> ScheduleError:
+    """An error of somebody's code as one line: the innermost line of `file` that it came through."""
+    name, line, text = file, _line(error.__traceback__, file), f"{type(error).__name__}: {error}".removesuffix(": ")
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        name, line, text = error.filename, error.lineno, f"{type(error).__name__}: {error.msg}"
+    elif isinstance(error, PipetraceError):
+        text = error.message
+    if name == str(Path(source).absolute()):
+        name = source  # as it was given
+    at = [source] * (name != source) + [f"{name}:{line}"] * (line is not None)
+    return ScheduleError(": ".join([*(at or [source]), text]), getattr(error, "hint", ""))
+
+
+def _file_of(builder: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(builder), "__code__", None)
+    return code.co_filename if code is not None else ""
+
+
+def _line(traceback: TracebackType | None, file: str) -> int | None:
+    found = None
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == file:
+            found = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return found

@@ -1,0 +1,59 @@
+"""Schedules of other installed packages: the entry points of the group "pipetrace.schedules"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import EntryPoint, entry_points
+
+from pipetrace.errors import ScheduleError
+from pipetrace.schedules.own import guarded, spec_of
+from pipetrace.schedules.spec import ScheduleSpec
+
+GROUP = "pipetrace.schedules"
+
+
+def plugin_names() -> list[str]:
+    """The names of all plug-ins; none of them is loaded."""
+    return sorted({point.name for point in entry_points(group=GROUP)})
+
+
+def plugin_of(name: str) -> ScheduleSpec | None:
+    """The plug-in of that name; None where there is none.
+
+    Raises:
+        ScheduleError: It cannot be loaded.
+    """
+    points = entry_points(group=GROUP, name=name)
+    return _load(next(iter(points))) if points else None
+
+
+def with_plugins(specs: Mapping[str, ScheduleSpec]) -> tuple[list[ScheduleSpec], list[str]]:
+    """`specs` and the plug-ins; and a line for each plug-in that cannot be used, since one must not spoil the list."""
+    found, faults = dict(specs), []
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        if point.name in found:
+            faults.append(f"{_owner(point)}: there is another schedule {point.name!r}, which is taken")
+            continue
+        try:
+            found[point.name] = _load(point)
+        except ScheduleError as error:
+            faults.append(error.message)
+    return list(found.values()), faults
+
+
+def _load(point: EntryPoint) -> ScheduleSpec:
+    try:
+        loaded = point.load()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is not our code, and may raise anything
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ScheduleError(f"{_owner(point)} cannot be loaded: {reason}", f"it is {point.value}") from None
+    if isinstance(loaded, ScheduleSpec):
+        return replace(loaded, name=point.name, build=guarded(point.name, loaded.build, _owner(point)))
+    if not callable(loaded):
+        raise ScheduleError(f"{_owner(point)} is no builder and no ScheduleSpec", f"it is {point.value}")
+    return spec_of(point.name, loaded, _owner(point))
+
+
+def _owner(point: EntryPoint) -> str:
+    return f"plug-in {point.name!r}" + (f" of {point.dist.name} {point.dist.version}" if point.dist else "")

@@ -1,0 +1,142 @@
+"""Schedules of users: from a Python file, and from installed plug-ins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipetrace.schedules import names
+from tests.cli.command import misuse, pipetrace, refusal
+
+SOURCE = '''
+from pipetrace import Placement, RankOrder, Schedule
+from pipetrace.schedules import ScheduleSpec
+
+def build(ranks, microbatches, *, depth=1, chunks=1, costs=None):
+    """All forwards, then all backwards."""
+    if depth == 2:
+        raise ValueError("too\\ndeep")
+    if depth == 3:
+        Placement.loop(0)
+    if depth == 4:
+        return 3
+    if depth == 5:
+        raise SystemExit
+    if depth == 6:
+        assert costs.default.F == 7_000_000
+    orders = []
+    for rank in range(ranks):
+        order = RankOrder()
+        for i in range(microbatches):
+            order.F(rank, i)
+        for i in range(microbatches - (depth == 7)):
+            order.B(rank, i)
+        orders.append(order)
+    return Schedule.from_orders("mine", Placement.loop(ranks), microbatches, orders)
+
+def fixed(ranks, microbatches):
+    return build(2, 2)
+
+def any_option(ranks, microbatches, **options):
+    assert options == {"chunks": 3, "costs": options["costs"]}
+    return build(ranks, microbatches)
+
+def one(ranks):
+    return None
+
+nothing = 3
+spec = ScheduleSpec("else", build, "loop", "any", "nobody", ("depth",))
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "own.py").write_text(SOURCE)
+    return tmp_path
+
+
+def plugin(folder: Path, text: str) -> Any:
+    """The environment in which a package with these entry points is installed."""
+    info = folder / "own_package-1.2.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own-package\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text(f"[pipetrace.schedules]\n{text}\n")
+    root = Path(__file__).parent.parent.parent
+    return {"PYTHONPATH": f"{folder}:{root}"}
+
+
+def test_a_builder_of_a_file(folder: Path) -> None:
+    for source in ("own.py:build", "own.py", folder / "own.py"):
+        ran = pipetrace("gen", "--from", source, "-p", 3, "-m", 5, "--json", cwd=folder)
+        assert ran.returncode == 0, ran.stderr
+        (figures,) = json.loads(ran.stdout)["schedules"]
+        assert (figures["schedule"], figures["ranks"], figures["microbatches"]) == ("mine", 3, 5)
+    assert pipetrace("show", "--from", "own.py:any_option", "-v", 3, cwd=folder).returncode == 0
+    assert pipetrace("gen", "--from", "own.py", "--option", "depth=6", "--costs", "F=7", cwd=folder).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments", "words"),
+    [
+        ("own.py", ["--option", "depth=2"], "own.py:8: ValueError: too deep"),
+        ("own.py", ["--option", "depth=3"], "own.py:10: a placement needs at least one rank"),
+        ("own.py", ["--option", "depth=4"], "own of own.py returned int, no Schedule"),
+        ("own.py", ["--option", "depth=5"], "own.py:14: SystemExit"),
+        ("own.py", ["--option", "depth=6"], "own.py:16: AssertionError"),
+        ("own.py", ["--option", "depth=7"], "the backward of stage 0, microbatch 7 is missing"),
+        ("own.py", ["--option", "width=1"], "own takes no option 'width' (its options are --option depth, -v)"),
+        ("own.py", ["-p", "0"], "own on 0 ranks"),
+        ("own.py:fixed", [], "asked for 4 ranks and 8 microbatches, and made a schedule of 2 and 2"),
+        ("own.py:one", [], "one of own.py cannot be called with (ranks, microbatches)"),
+        ("own.py:nothing", [], "own.py has no function 'nothing'"),
+        ("own.py:absent", [], "own.py has no function 'absent'"),
+        ("nowhere.py:build", [], "there is no file nowhere.py"),
+        ("syntax.py:build", [], "syntax.py:2: SyntaxError"),
+        ("raises.py:build", [], "raises.py:1: ZeroDivisionError: division by zero"),
+        ("imports.py:build", [], "imports.py:1: ModuleNotFoundError: No module named 'absent_package'"),
+    ],
+)
+def test_errors_are_one_line(source: str, arguments: list[str], words: str, folder: Path) -> None:
+    (folder / "syntax.py").write_text("x = 1\ny = (\n")
+    (folder / "raises.py").write_text("1 / 0\n")
+    (folder / "imports.py").write_text("import absent_package\n")
+    assert words in refusal("gen", "--from", source, *arguments, cwd=folder)
+
+
+def test_name_and_file_are_rivals(folder: Path) -> None:
+    assert "both name a schedule" in " ".join(misuse("gen", "1f1b", "--from", "own.py", cwd=folder).split())
+
+
+def test_plugins(folder: Path) -> None:
+    environment = plugin(folder, "mine = own:build\nspecified = own:spec\n1f1b = own:build")
+    ran = pipetrace("list", cwd=folder, **environment)
+    lines = [line.split() for line in ran.stdout.splitlines()]
+    assert [line[0] for line in lines[2::2]] == [*names(), "mine", "specified"]
+    assert "All forwards, then all backwards." in ran.stdout
+    assert ran.stderr.splitlines() == [
+        "warning: plug-in '1f1b' of own-package 1.2: there is another schedule '1f1b', which is taken"
+    ]
+    for name in ("mine", "specified"):
+        shown = pipetrace("gen", name, "-m", 3, "--json", cwd=folder, **environment)
+        assert json.loads(shown.stdout)["schedules"][0]["microbatches"] == 3
+    ran = pipetrace("gen", "specified", "--option", "depth=2", cwd=folder, **environment)
+    assert (ran.returncode, len(ran.stderr.splitlines())) == (1, 1)
+    assert f"plug-in 'specified' of own-package 1.2: {folder / 'own.py'}:8: ValueError" in ran.stderr
+    assert "did you mean mine" in pipetrace("gen", "mien", cwd=folder, **environment).stderr
+
+
+def test_a_broken_plugin_does_not_break_the_list(folder: Path) -> None:
+    (folder / "broken.py").write_text("import sys\nsys.exit(3)\n")
+    environment = plugin(folder, "a = broken:build\nb = own:absent\nc = own:nothing\nd = own:one\nmine = own:build")
+    ran = pipetrace("list", cwd=folder, **environment)
+    assert ran.returncode == 0
+    assert "mine" in ran.stdout
+    warnings = ran.stderr.splitlines()
+    assert len(warnings) == 4
+    assert warnings[0] == "warning: plug-in 'a' of own-package 1.2 cannot be loaded: SystemExit: 3"
+    ran = pipetrace("gen", "a", cwd=folder, **environment)
+    assert (ran.returncode, ran.stderr.count("\n")) == (1, 1)
+    assert pipetrace("gen", "1f1b", cwd=folder, **environment).returncode == 0

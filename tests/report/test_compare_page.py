@@ -1,0 +1,101 @@
+"""The page of a comparison, as text and in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipetrace.advice import StageBytes
+from pipetrace.candidates import candidate_of, candidates_of, of_schedule, swept
+from pipetrace.compare import Comparison, Setting, compare
+from pipetrace.costs import Costs
+from pipetrace.report.compare_charts import look, sweep_figure, trade_figure
+from pipetrace.report.compare_page import write_comparison_page
+from pipetrace.schedules import build
+from tests import browser
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+chromium = browser.chromium
+
+EVIL = '</script><img src="https://evil.example/x.png" onerror="throw 1">&<b>%{y}'
+
+
+@pytest.fixture(scope="module")
+def one() -> Comparison:
+    named = of_schedule(build("1f1b", 8, 16), EVIL)
+    return compare([*candidates_of([], everything=True), named], [Setting(8, 16, Costs(), {})])
+
+
+@pytest.fixture(scope="module")
+def sweep() -> Comparison:
+    variable, settings = swept("m=8,16,32", Setting(8, 16, Costs(), {}), "ms")
+    return compare([candidate_of(name) for name in ("1f1b", "zbv", "dualpipe")], settings, variable=variable)
+
+
+def text_of(path: Path) -> str:
+    text = path.read_text(encoding="utf-8")
+    return text[: text.rindex("</footer>")]
+
+
+def test_no_two_schedules_look_alike() -> None:
+    looks = [(look(i)["marker"]["color"], look(i)["marker"]["symbol"], look(i)["line"]["dash"]) for i in range(40)]
+    assert len(set(looks)) == 40
+    assert len(set(looks[:7])) == len({colour for colour, _, _ in looks[:7]})
+
+
+def test_points_are_the_figures_and_the_unbeaten_are_named(one: Comparison) -> None:
+    figure = trade_figure(one.rows, one)
+    points = {trace.name: (trace.x[0], trace.y[0]) for trace in figure.data}
+    assert points["1f1b"] == (8, 69)
+    assert points["zbv"] == (8, 51.5)
+    named = [trace.text[0].strip() for trace in figure.data if trace.text[0]]
+    assert named == ["interleaved-zb, zbv"]
+
+
+def test_lines_have_gaps_where_nothing_was_built(sweep: Comparison) -> None:
+    figure = sweep_figure(sweep)
+    assert len(figure.data) == 4 * 3
+    lines = {trace.name: list(trace.y) for trace in figure.data[:3]}
+    assert lines["1f1b"] == [45, 69, 117]
+    assert lines["dualpipe"][0] is None
+    assert [trace.showlegend for trace in figure.data] == [True] * 3 + [False] * 9
+
+
+def test_the_page_says_what_it_shows(tmp_path: Path, one: Comparison, sweep: Comparison) -> None:
+    sizes = StageBytes(activation_freed_at_weight=2**30)
+    write_comparison_page(tmp_path / "a.html", one, sizes=sizes, advice=[EVIL])
+    text = text_of(tmp_path / "a.html")
+    assert "<img" not in text
+    assert "13 schedules of the same model" in text
+    for words in ("global idle = ", "in-span idle = ", "memory GiB", "p = 8, m = 16; F = 1"):
+        assert words in text
+    write_comparison_page(tmp_path / "b.html", sweep)
+    text = text_of(tmp_path / "b.html")
+    assert "dualpipe is not built: it needs" in text
+    assert "m = 32" in text
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["one", "sweep"])
+@pytest.mark.parametrize("width", [800, 1400])
+def test_it_opens_without_network_and_errors(
+    tmp_path: Path, chromium: Browser, one: Comparison, sweep: Comparison, kind: str, scheme: str, width: int
+) -> None:
+    path = tmp_path / "page.html"
+    write_comparison_page(path, one if kind == "one" else sweep, advice=[EVIL])
+    with browser.Watched(chromium, scheme=scheme, width=width) as seen:
+        seen.page.goto(path.as_uri())
+        seen.page.wait_for_selector("html[data-drawn]")
+        assert seen.page.locator("html").get_attribute("data-drawn") == ("2" if kind == "one" else "1")
+        chart = "#trade-chart" if kind == "one" else "#sweep-chart"
+        assert seen.page.locator(f"{chart} .points path").count() >= 9
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+        seen.page.locator(f"{chart} .points path").first.hover(force=True)
+        seen.page.wait_for_selector(f"{chart} .hovertext")
+    assert seen.errors == []
+    assert seen.away == []

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from pipetrace.candidates import candidate_of, candidates_of, of_schedule, of_spec, swept
+from pipetrace.compare import Candidate, Comparison, Figures, Setting, compare
+from pipetrace.costs import Costs
+from pipetrace.costs_io import parse_costs
+from pipetrace.errors import CostError, ScheduleError
+from pipetrace.placement import Placement
+from pipetrace.schedule import RankOrder, Schedule
+from pipetrace.schedules import ScheduleSpec, build, names
+
+MS = 1_000_000
+
+
+def setting(p: int = 8, m: int = 32, costs: Costs | None = None, **options: object) -> Setting:
+    return Setting(p, m, costs or Costs(), options)
+
+
+def figures(comparison: Comparison) -> Mapping[str, Figures]:
+    return {row.candidate.label: row.figures for row in comparison.rows if row.figures is not None}
+
+
+def test_the_same_model_takes_the_same_work() -> None:
+    of = figures(compare(candidates_of([], everything=True), [setting()]))
+    assert list(of) == names()
+    for one in of.values():
+        # Of two pipes each rank holds two full-size stages, but only half the microbatches go through each.
+        assert sum(one.bubbles.busy) == 8 * 32 * 3 * MS
+
+
+@pytest.mark.parametrize(
+    ("name", "makespan", "peak", "parameters", "transfers"),
+    [
+        ("1f1b", 117, 8, 1, 2 * 32 * 7),
+        ("interleaved", 106.5, 11.5, 1, 2 * 32 * 15),
+        ("interleaved:v=4", 101.25, 9.75, 1, 2 * 32 * 31),
+        ("zbv", 99.5, 8, 1, 2 * 32 * 14),
+        ("dualpipe", 102, 9, 2, 2 * 32 * 7),
+        ("dualpipev", 103, 8.5, 1, 2 * 32 * 14),
+        ("chimera:pipes=4", 126, 8, 4, 2 * 32 * 7),
+    ],
+)
+def test_figures(name: str, makespan: float, peak: float, parameters: float, transfers: int) -> None:
+    (one,) = figures(compare([candidate_of(name)], [setting()])).values()
+    if not name.startswith("chimera:"):
+        assert one.makespan == makespan * MS
+    assert (one.peak_freed_at_weight_grad, one.parameters, one.transfers) == (peak, parameters, transfers)
+
+
+def test_per_chunk() -> None:
+    of = figures(compare([candidate_of("interleaved"), candidate_of("1f1b")], [setting()], per_chunk=True))
+    assert (of["interleaved"].makespan, of["1f1b"].makespan) == (213 * MS, 117 * MS)
+
+
+def test_both_bubbles() -> None:
+    (zbv,) = figures(compare([candidate_of("zbv")], [setting(4, 8)])).values()
+    assert zbv.in_span_idle == 0
+    assert zbv.global_idle == pytest.approx((51 - 48) / 51)
+
+
+def test_options_go_to_those_that_take_them() -> None:
+    comparison = compare([candidate_of("1f1b"), candidate_of("interleaved"), candidate_of("interleaved:v=3")],
+                         [setting(4, 8, chunks=4)])  # fmt: skip
+    assert {label: one.schedule.stages for label, one in figures(comparison).items()} == {
+        "1f1b": 4, "interleaved": 16, "interleaved v=3": 12,
+    }  # fmt: skip
+    with pytest.raises(ScheduleError, match="none of 1f1b takes the option 'chunks'"):
+        compare([candidate_of("1f1b")], [setting(chunks=2)])
+
+
+def test_what_cannot_be_built_is_a_row() -> None:
+    comparison = compare([candidate_of("1f1b"), candidate_of("dualpipe")], [setting(8, 8)])
+    built, refused = comparison.rows
+    assert built.reason == ""
+    assert refused.figures is None
+    assert "-m 16 or more" in refused.reason
+    with pytest.raises(ScheduleError, match="none can be built: dualpipe on 8 ranks"):
+        compare([candidate_of("dualpipe"), candidate_of("dualpipev")], [setting(8, 8)])
+
+
+def test_a_builder_that_looks_at_costs_gets_those_of_its_stages() -> None:
+    seen: list[Costs] = []
+
+    def own(ranks: int, microbatches: int, *, costs: Costs) -> Schedule:
+        seen.append(costs)
+        return build("interleaved", ranks, microbatches)
+
+    spec = ScheduleSpec("own", own, "loop", "-", "-", ("costs",))
+    (row,) = compare([of_spec(spec, {}, "own")], [setting(2, 4, parse_costs("F=10,I=20,W=30"))]).rows
+    assert row.figures is not None
+    assert seen[-1] == row.figures.costs == parse_costs("F=5,I=10,W=15")
+
+
+def test_a_schedule_as_it_stands() -> None:
+    candidate = of_schedule(build("1f1b", 2, 4), "mine")
+    comparison = compare([candidate], [setting(2, 4), setting(2, 5)])
+    assert [row.reason for row in comparison.rows] == ["", "it is for -p 2 -m 4"]
+
+
+def test_stages_that_do_not_divide() -> None:
+    order = RankOrder()
+    for kind in (order.F, order.B):
+        for stage in range(3) if kind == order.F else reversed(range(3)):
+            kind(stage, 0)
+    three = Schedule.from_orders("three", Placement.loop(1, 3), 1, [order])
+    (one,) = figures(compare([of_schedule(three, "three")], [setting(1, 1)])).values()
+    assert one.makespan == pytest.approx(3 * MS, abs=6)
+    assert one.peak_freed_at_weight_grad == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("m=8,16", [(8, 8, {}), (8, 16, {})]),
+        ("p=2, 4", [(2, 32, {}), (4, 32, {})]),
+        ("v=2,3", [(8, 32, {"chunks": 2}), (8, 32, {"chunks": 3})]),
+        ("group=8", [(8, 32, {"group": 8})]),
+    ],
+)
+def test_sweeps(text: str, found: list[tuple[int, int, dict[str, object]]]) -> None:
+    variable, settings = swept(text, setting(), "ms")
+    assert variable == text.split("=", maxsplit=1)[0]
+    assert [(one.ranks, one.microbatches, dict(one.options)) for one in settings] == found
+
+
+def test_a_sweep_of_transfers() -> None:
+    _, settings = swept("p2p=0,0.5", setting(), "us")
+    assert [(one.costs.p2p, one.value, one.label) for one in settings] == [(0, 0, "0 us"), (500, 0.5, "0.5 us")]
+    comparison = compare([candidate_of("1f1b")], settings, variable="p2p")
+    first, last = (comparison.at(one)[0].figures for one in settings)
+    assert first is not None
+    assert last is not None
+    assert first.makespan < last.makespan
+
+
+@pytest.mark.parametrize("text", ["m", "m=", "m=x", "m=1.5", "k=1,2", "=3", "m=-1"])
+def test_sweeps_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(ScheduleError, match="cannot sweep"):
+        swept(text, setting(), "ms")
+    with pytest.raises(CostError):
+        swept("p2p=x", setting(), "ms")
+
+
+@pytest.mark.parametrize("text", ["nowhere", "interleaved:v", "interleaved:v 3", "zbv:v=2"])
+def test_candidates_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(ScheduleError):
+        candidate_of(text)
+
+
+def test_progress_is_told() -> None:
+    seen = []
+
+    def each(work: object) -> Iterator[tuple[Setting, Candidate]]:
+        for one in work:  # type: ignore[attr-defined]
+            seen.append(one[1].label)
+            yield one
+
+    compare([candidate_of("1f1b"), candidate_of("zbv")], [setting(2, 2), setting(2, 4)], each=each)
+    assert seen == ["1f1b", "zbv"] * 2
