@@ -84,7 +84,10 @@ class RunDiff:
 
 
 def diff_traces(
-    paths: Sequence[Path], schedule: Schedule | None = None, costs: Costs | None = None, p2p: int | None = None
+    paths: Sequence[Path],
+    schedule: Schedule | None = None,
+    costs: Costs | None = None,
+    transfers: Costs | None = None,
 ) -> RunDiff:
     """Reads traces and diffs their step of median makespan against the ideal.
 
@@ -93,7 +96,7 @@ def diff_traces(
         schedule: What was run; None where the run folder has it.
         costs: Of the ideal. When None: those the run was made to take, where its workload takes exact costs, else
             the medians of what was measured.
-        p2p: ns of a transfer in the ideal, where `costs` is None.
+        transfers: Costs whose transfers the ideal takes, where `costs` is None.
 
     Raises:
         TraceError: Nothing can be read, or there is no schedule to compare with.
@@ -118,9 +121,11 @@ def diff_traces(
             f"{recording.source} holds no labelled action, so there is nothing to compare",
             "`pipetrace read` tells what was found",
         )
-    costs, costs_from = _costs(recording, measured, costs)
-    if p2p is not None:
-        costs, costs_from = replace(costs, p2p=p2p), f"{costs_from}; transfers as given"
+    given = costs
+    costs, costs_from = _costs(recording, measured, given)
+    if transfers is not None and given is None:
+        costs = replace(costs, p2p=transfers.p2p, network=transfers.network)
+        costs_from = f"{costs_from.removesuffix('; transfers free')}; transfers as given"
     chosen = measured[median_step(measured)]
     step = next(i for i, candidate in enumerate(recording.steps) if candidate is chosen)
     return RunDiff(diff(simulate(schedule, costs), chosen), schedule, costs, costs_from, recording, step)

@@ -48,13 +48,19 @@ def command(
         schedule = sizes.schedule(schedule_name, source, of)
     elif sizes.given():
         raise typer.BadParameter("-p, -m and what else is built with go with --schedule NAME; a run folder has its own")
-    run = diff_traces(traces, schedule, of if costs.given() else None)
+    run = diff_traces(
+        traces,
+        schedule,
+        of if costs.actions_given() else None,
+        transfers=of if costs.transfers_given() else None,
+    )
+    # Files first: a reader of the output that goes away, as `| head` does, ends the command.
+    for file in out or default_diff_files(traces):
+        write_diff(file, run)
+        say(f"wrote {file}")
     if as_json:
         print_json(run.to_dict())
     else:
         from pipetrace.report.terminal import print_diff
 
         print_diff(run)
-    for file in out or default_diff_files(traces):
-        write_diff(file, run)
-        say(f"wrote {file}")

@@ -251,9 +251,13 @@ class AllCosts(ActionCosts):
         int | None, typer.Option(metavar="N", help="Consecutive ranks on one node.", rich_help_panel=COSTS)
     ] = None
 
-    def given(self) -> bool:
-        """Whether any was given."""
-        return self != type(self)(unit=self.unit)
+    def actions_given(self) -> bool:
+        """Whether costs of actions were given."""
+        return self.costs is not None or self.costs_file is not None
+
+    def transfers_given(self) -> bool:
+        """Whether the command line says something of transfers."""
+        return (self.p2p, self.p2p_across, self.ranks_per_node) != (None, None, None)
 
     def all(self) -> Costs:
         """The costs; what the command line says of transfers replaces what the file says.
@@ -334,6 +338,4 @@ class WaitOptions:
 
 def timeline_of(schedule: Schedule, costs: Costs, waiting: Waiting) -> Timeline:
     """The ideal of a schedule."""
-    if waiting != Waiting():
-        raise CostError("this way of waiting is not simulated yet", "leave --wait, --channel, --post and --spin out")
-    return simulate(schedule, costs)
+    return simulate(schedule, costs, waiting)

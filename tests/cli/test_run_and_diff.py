@@ -69,6 +69,14 @@ def test_diff_as_json(folder: Path) -> None:
             assert rank["busy_ns"][which] + rank["global_idle_ns"][which] == document["makespan_ns"][which]
 
 
+def test_a_transfer_time_joins_the_costs_of_the_run(folder: Path) -> None:
+    ran = pipetrace("diff", folder, "--p2p", 5, "--json", "-o", folder / "x.html")
+    document = json.loads(ran.stdout)
+    assert document["costs"]["default"] == {"F": 3_000_000, "I": 4_000_000, "W": 2_000_000}
+    assert document["costs"]["p2p"] == 5_000_000
+    assert document["costs_from"] == "as the run's workload was made to take; transfers as given"
+
+
 def test_read_a_run(folder: Path) -> None:
     ran = pipetrace("read", folder)
     assert "zb-h1, m = 4, workload sleep" in ran.stdout
