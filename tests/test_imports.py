@@ -60,7 +60,7 @@ LAYERS = {
     "timeline": {"action", "errors"},
     "schedules": {"action", "costs", "errors", "placement", "schedule"},
     "simulate": {"action", "costs", "errors", "links", "schedule", "timeline"},
-    "metrics": {"action", "errors", "schedule", "timeline"},
+    "metrics": {"action", "costs", "errors", "links", "schedule", "timeline"},
     "fit": {"action", "costs", "errors", "timeline"},
 }
 CORE = set(LAYERS)
