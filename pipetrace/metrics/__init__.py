@@ -1,7 +1,10 @@
-"""What a timeline or a schedule amounts to: bubbles, phases and memory."""
+"""What a timeline or a schedule amounts to: bubbles, phases, memory, critical path and what idle time waited for."""
 
+from pipetrace.metrics.bindings import Reason
 from pipetrace.metrics.bubbles import Bubbles, bubbles
 from pipetrace.metrics.chunks import chunk_keys, halves
+from pipetrace.metrics.critical_path import Step, critical_path
+from pipetrace.metrics.gaps import Cause, Gap, gaps, idle_by_cause
 from pipetrace.metrics.memory import MemoryOverTime, memory_over_time
 from pipetrace.metrics.peaks import PeakInFlight, in_flight, peak_in_flight
 from pipetrace.metrics.phases import PhaseIdle, Phases, phases
@@ -18,16 +21,23 @@ from pipetrace.metrics.sizes import (
 __all__ = [
     "ALL_FREED_AT",
     "Bubbles",
+    "Cause",
+    "Gap",
     "MemoryOverTime",
     "MemorySizes",
     "PeakInFlight",
     "PhaseIdle",
     "Phases",
+    "Reason",
     "Series",
     "StageSizes",
+    "Step",
     "bubbles",
     "chunk_keys",
+    "critical_path",
+    "gaps",
     "halves",
+    "idle_by_cause",
     "in_flight",
     "memory_over_time",
     "parse_size",
