@@ -131,7 +131,11 @@ def gaps(schedule: Schedule, timeline: Timeline, *, costs: Costs | None = None, 
     Raises:
         ScheduleError: The schedule is not valid.
     """
-    of = bindings(schedule, timeline, costs, replica)
+    return gaps_of(bindings(schedule, timeline, costs, replica))
+
+
+def gaps_of(of: Bindings) -> list[Gap]:
+    """The gaps of a timeline whose bindings are known; see `gaps`."""
     columns = [column.tolist() for column in _pieces(of)]
     return [
         Gap(rank, start, end, _CAUSES[cause], row, of) for rank, start, end, cause, row in zip(*columns, strict=True)
