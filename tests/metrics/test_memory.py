@@ -115,6 +115,8 @@ def test_a_tile_without_length_counts_in_the_peak() -> None:
     )
     assert held.peak == (1,)
     assert held.series[0].value.tolist() == [0]
+    pair = [tile("0F0", 0, 5), tile("(0F1;0B0)OVERLAP_F_B", 5, 5), tile("0B1", 5, 9)]
+    assert memory_over_time(Timeline.from_tiles(1, pair)).peak == (2,)
 
 
 def test_what_is_freed_and_taken_at_one_instant_is_no_dip() -> None:
