@@ -118,10 +118,12 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
         CostError: Something is missing, unknown, or no number.
     """
     unit = table.get("unit", "ms")
-    unknown = set(table) - {"unit", "p2p", "default", "stages", "pair", "network"}
+    # `memory` shares the file; `pipetrace.metrics.sizes_from_dict` reads it.
+    unknown = set(table) - {"unit", "p2p", "default", "stages", "pair", "network", "memory"}
     if unknown:
         raise CostError(
-            f"unknown entry {min(unknown)!r} in the costs", "entries are unit, p2p, default, stages, pair, network"
+            f"unknown entry {min(unknown)!r} in the costs",
+            "entries are unit, p2p, default, stages, pair, network, memory",
         )
 
     def numbers(name: str, given: Any, allowed: Sequence[str]) -> dict[str, int]:

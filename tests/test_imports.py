@@ -76,7 +76,7 @@ LAYERS = {
         "transfers",
         "waiting",
     },
-    "metrics": {"action", "errors", "schedule", "timeline"},
+    "metrics": {"action", "costs", "errors", "links", "schedule", "timeline", "transfers"},
     "fit": {"action", "costs", "errors", "timeline"},
 }
 LAYERS["same_model"] = {"costs"}

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind
+from pipetrace.action import IntArray, Kind, code_kind
+from pipetrace.metrics import ALL_FREED_AT, memory_over_time
 from pipetrace.report.bars import MARGINS
 from pipetrace.report.colours import HUES, WHITE, Group
 from pipetrace.report.figure import FONT, INK, LEGEND, PLOT, time_axis
@@ -19,40 +20,14 @@ if TYPE_CHECKING:
 _MOST_STEPS = 4_000  # corners of a rank's curve; more are not seen and make the page heavy
 
 
-def steps(timeline: Timeline, rank: int, release: Kind, replica: int = 0) -> tuple[IntArray, IntArray]:
-    """Activations held on a rank over time: from F's start to the end of what frees them.
-
-    Args:
-        timeline: Ideal or measured.
-        rank: Which rank.
-        release: `Kind.I` or `Kind.W`; a B frees at its end in both.
-        replica: Which replica.
-
-    Returns:
-        Times in ns from the first action, and the chunks held from each of them on.
-    """
-    mine = timeline.is_compute & (timeline.rank == rank) & (timeline.replica == replica)
-    code, partner = timeline.code[mine], timeline.partner[mine]
-    backward = code_kind(np.where(partner != NO_ACTION, partner, code))
-    takes, frees = code_kind(code) == Kind.F, (backward == Kind.B) | (backward == release)
-    time = np.concatenate([timeline.start[mine][takes], timeline.end[mine][frees]]) - timeline.span[0]
-    change = np.concatenate([np.ones(takes.sum(), dtype=np.int64), np.full(frees.sum(), -1, dtype=np.int64)])
-    # At one instant what ends is freed before what starts is taken.
-    order = np.lexsort((change, time))
-    time, held = time[order], np.cumsum(change[order])
-    # What is freed and taken anew at one instant is no dip.
-    last = np.flatnonzero(np.diff(time, append=np.iinfo(np.int64).max))
-    return time[last], held[last]
-
-
 def memory_figure(timeline: Timeline) -> Figure:
     """A curve a rank, all on one scale and on the tile chart's time axis."""
     import plotly.graph_objects as go
 
     unit, span = unit_for(timeline.makespan), timeline.makespan
     curves = {
-        release: [_thin(*steps(timeline, rank, release), span) for rank in range(timeline.ranks)]
-        for release in (Kind.I, Kind.W)
+        release: [_thin(series.time - timeline.span[0], series.value, span) for series in held.series]
+        for release, held in ((of, memory_over_time(timeline, ALL_FREED_AT[of])) for of in (Kind.I, Kind.W))
     }
     most = max((int(held.max(initial=0)) for ranks in curves.values() for _, held in ranks), default=0) or 1
     figure = go.Figure()

@@ -75,7 +75,7 @@ def print_recording(recording: Recording, *, console: Console | None = None) -> 
 def _parts(recording: Recording) -> list[RenderableType]:
     from rich.text import Text
 
-    from pipetrace.report.tables import named_values, table_of
+    from pipetrace.report.layout import named_values, table_of
 
     measured = [step for step in recording.steps if step.is_compute.any()]
     head = [("traces", recording.source), ("ranks", f"{len(recording.found)} recorded of {recording.ranks}")]

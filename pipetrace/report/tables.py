@@ -7,27 +7,39 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipetrace.action import Action, code_text
+from pipetrace.action import Action, Kind, code_text
+from pipetrace.costs import Costs
 from pipetrace.diff import Diff
-from pipetrace.metrics import bubbles, peak_in_flight
-from pipetrace.report.units import percent, unit_for
+from pipetrace.metrics import ALL_FREED_AT, MemorySizes, bubbles, memory_over_time, peak_in_flight, phases
+from pipetrace.report.causes import cause_tables
+from pipetrace.report.layout import named_values, table_of
+from pipetrace.report.units import TimeUnit, percent, size_unit_for, unit_for
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Timeline
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
 WORST = 10
 _MOST_LISTED = 12
 
 
-def schedule_tables(schedule: Schedule, timeline: Timeline) -> list[RenderableType]:
-    """Headline, then the bubbles and the peak activations of each rank.
+def schedule_tables(
+    schedule: Schedule,
+    timeline: Timeline,
+    *,
+    costs: Costs | None = None,
+    sizes: MemorySizes | None = None,
+    verbose: bool = False,
+) -> list[RenderableType]:
+    """Headline, the bubbles and peak activations of each rank, its idle time by phase, and what it holds.
 
     Args:
         schedule: The order.
         timeline: Its ideal.
+        costs: What it was simulated with, for `verbose`.
+        sizes: How large things are, for a table of memory in bytes beside the activations in chunks.
+        verbose: Also says what idle time waited for, and shows the critical path.
     """
     of, peak = bubbles(timeline), peak_in_flight(schedule)
     unit = unit_for(of.makespan)
@@ -45,7 +57,52 @@ def schedule_tables(schedule: Schedule, timeline: Timeline) -> list[RenderableTy
         *([f"{chunks:,}" for chunks in column] for column in (peak.release_at_input_grad, peak.release_at_weight_grad)),
     ]
     caption = f"times in {unit.name}; peaks: most activations in flight, in chunks"
-    return [named_values(pairs), table_of(head, list(zip(*columns, strict=True)), caption)]
+    out: list[RenderableType] = [named_values(pairs), table_of(head, list(zip(*columns, strict=True)), caption)]
+    out.append(phase_table(timeline, unit))
+    if sizes is not None:
+        out.append(memory_table(timeline, sizes))
+    if verbose:
+        out += cause_tables(schedule, timeline, unit, costs)
+    return out
+
+
+def phase_table(timeline: Timeline, unit: TimeUnit) -> RenderableType:
+    """Idle time of each rank while it warms up, in its steady state and while it drains; and its mean activations."""
+    of = phases(timeline)
+    head = ["rank", "warm-up\nglobal", "warm-up\nin-span", "steady", "drain\nglobal", "drain\nin-span"]
+    times = (
+        of.global_idle.warm_up,
+        of.in_span_idle.warm_up,
+        of.global_idle.steady,
+        of.global_idle.drain,
+        of.in_span_idle.drain,
+    )
+    means = [memory_over_time(timeline, ALL_FREED_AT[kind]).mean for kind in (Kind.I, Kind.W)]
+    columns = [
+        [str(rank) for rank in range(timeline.ranks)],
+        *(unit.column(column) for column in times),
+        *([f"{mean:,.2f}" for mean in column] for column in means),
+    ]
+    head += ["mean,\nfreed at I", "mean,\nfreed at W"]
+    caption = (
+        f"idle in {unit.name}: warm-up to a rank's first backward, drain from its last forward;\n"
+        "means: activations in flight over the makespan, in chunks"
+    )
+    return table_of(head, list(zip(*columns, strict=True)), caption)
+
+
+def memory_table(timeline: Timeline, sizes: MemorySizes) -> RenderableType:
+    """What each rank holds: its parameters, and with them the mean and the peak."""
+    held = memory_over_time(timeline, sizes)
+    unit = size_unit_for(max(held.peak, default=0), held.unit)
+    columns = [
+        [str(rank) for rank in range(timeline.ranks)],
+        *(unit.column(column) for column in (held.parameters, held.mean, held.peak)),
+    ]
+    caption = f"memory in {unit.name}"
+    return table_of(
+        ["rank", "parameters", "mean, with these", "peak, with these"], list(zip(*columns, strict=True)), caption
+    )
 
 
 def diff_tables(
@@ -117,36 +174,6 @@ def diff_tables(
         )
     )
     return out
-
-
-def named_values(pairs: Sequence[tuple[str, str]]) -> Table:
-    """Names and their values, one a line, without markup."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True, style="dim")
-    table.add_column()
-    for name, value in pairs:
-        # As text: what a user named is no markup.
-        table.add_row(Text(name), Text(value))
-    return table
-
-
-def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> Table:
-    """A table whose first column is a name and whose others are figures, without markup."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, caption=Text(caption), caption_justify="left", pad_edge=False, show_edge=False)
-    for index, name in enumerate(head):
-        table.add_column(
-            Text(name), justify="left" if index == 0 else "right", min_width=len(max(name.split(), key=len))
-        )
-    for row in rows:
-        table.add_row(*(Text(cell, no_wrap=True) for cell in row))
-    return table
 
 
 def _listed(actions: Sequence[Action]) -> str:

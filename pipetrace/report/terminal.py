@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pipetrace.costs import Costs
+from pipetrace.metrics import MemorySizes
 from pipetrace.report.console import stdout_console
 from pipetrace.report.tables import diff_tables, schedule_tables
 from pipetrace.report.terminal_chart import chart, charts
@@ -32,22 +34,42 @@ def wants_colour(console: Console) -> bool:
     return console.color_system is not None and not console.no_color
 
 
-def print_schedule(schedule: Schedule, timeline: Timeline, *, console: Console | None = None) -> None:
+def print_schedule(
+    schedule: Schedule,
+    timeline: Timeline,
+    *,
+    costs: Costs | None = None,
+    sizes: MemorySizes | None = None,
+    verbose: bool = False,
+    console: Console | None = None,
+) -> None:
     """Prints a schedule's chart and its figures.
 
     Args:
         schedule: The order.
         timeline: Its ideal.
+        costs: What it was simulated with, for `verbose`.
+        sizes: How large things are, for memory in bytes.
+        verbose: Also prints what idle time waited for, and the critical path.
         console: Where to; standard output when None.
     """
     console = console or stdout_console()
     console.print(chart(timeline, width=console.width, colour=wants_colour(console)), highlight=False)
-    _print(console, schedule_tables(schedule, timeline))
+    _print(console, schedule_tables(schedule, timeline, costs=costs, sizes=sizes, verbose=verbose))
 
 
-def print_schedule_tables(schedule: Schedule, timeline: Timeline, *, console: Console | None = None) -> None:
+def print_schedule_tables(
+    schedule: Schedule,
+    timeline: Timeline,
+    *,
+    costs: Costs | None = None,
+    sizes: MemorySizes | None = None,
+    verbose: bool = False,
+    console: Console | None = None,
+) -> None:
     """Prints a schedule's figures; the arguments are those of `print_schedule`."""
-    _print(console or stdout_console(), schedule_tables(schedule, timeline), before=False)
+    tables = schedule_tables(schedule, timeline, costs=costs, sizes=sizes, verbose=verbose)
+    _print(console or stdout_console(), tables, before=False)
 
 
 def print_diff(run: RunDiff, *, console: Console | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Times as people read them: one unit a report, so that its numbers can be compared at a glance."""
+"""Times and sizes as people read them: one unit a report, so that its numbers can be compared at a glance."""
 
 from __future__ import annotations
 
@@ -74,3 +74,35 @@ def percent(share: float, *, signed: bool = False) -> str:
     ('12.5 %', '+50.0 %')
     """
     return f"{100 * share:{'+' if signed else ''},.1f} %"
+
+
+@dataclass(frozen=True, slots=True)
+class SizeUnit:
+    """A unit in which a report gives its sizes.
+
+    Args:
+        name: As printed.
+        size: What one is, in the unit in which sizes are computed: bytes, or chunks.
+    """
+
+    name: str
+    size: int
+
+    def column(self, values: Sequence[float]) -> list[str]:
+        """A column of numbers, with two decimals where one of them needs some.
+
+        >>> size_unit_for(3 << 30, "bytes").column([3 << 30, 3 << 29]), size_unit_for(4, "chunks").column([4, 2])
+        (['3.00', '1.50'], ['4', '2'])
+        """
+        decimals = 0 if all(value % self.size == 0 for value in values) else 2
+        return [f"{value / self.size:,.{decimals}f}" for value in values]
+
+
+def size_unit_for(most: float, unit: str) -> SizeUnit:
+    """The unit in which sizes of up to `most` read best; `unit` is "bytes" or "chunks", in which they are computed."""
+    if unit != "bytes":
+        return SizeUnit(unit, 1)
+    for power, name in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if most >= 1024**power:
+            return SizeUnit(name, 1024**power)
+    return SizeUnit("bytes", 1)

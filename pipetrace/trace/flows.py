@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipetrace.action import BoolArray, IntArray, Kind, code_kind
+from pipetrace.metrics import chunk_keys, halves
 from pipetrace.timeline import Timeline
-from pipetrace.trace.counters import chunk_keys, halves
 
 
 @dataclass(frozen=True, slots=True)

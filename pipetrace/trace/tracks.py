@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pipetrace.action import IntArray, Kind
+from pipetrace.metrics import Series, halves
 from pipetrace.timeline import UNKNOWN, Lane, Timeline
-from pipetrace.trace.counters import Series, drift_series, halves, idle_series, in_flight_series
+from pipetrace.trace.counters import drift_series, idle_series, in_flight_series
 from pipetrace.trace.flows import Arrows, dependencies, place, place_either_way
 from pipetrace.trace.lanes import sub_lanes
 from pipetrace.trace.naming import Naming, several_stages
@@ -220,14 +221,18 @@ class Tracks:
             label = f" {self._labels[source]}" if len(self._labels) > 1 else ""
             yield CounterTrack(whole, f"idle{label}", "ranks", idle_series(timeline))
             compute = self._same & (self._source == source) & (self._lane == Lane.COMPUTE)
+            held = {
+                name: [
+                    of for replica in range(timeline.replicas) for of in in_flight_series(timeline, release, replica)
+                ]
+                for release, name in ((Kind.I, "in flight, freed at I"), (Kind.W, "in flight, freed at W"))
+            }
             for process in range(timeline.ranks * timeline.replicas):
                 replica, rank = divmod(process, timeline.ranks)
                 pid = self._pid(replica * self._ranks + rank, source)
-                mine = (timeline.replica == replica) & (timeline.rank == rank)
-                for release, name in ((Kind.I, "in flight, freed at I"), (Kind.W, "in flight, freed at W")):
-                    series = in_flight_series(timeline, mine, release)
-                    if series.time.size:
-                        yield CounterTrack(pid, name, "chunks", series)
+                for name, of in held.items():
+                    if of[process].time.size:
+                        yield CounterTrack(pid, name, "chunks", of[process])
                 drifting = np.flatnonzero(compute & (self._pid_of == pid)) if source else np.zeros(0, dtype=np.int64)
                 if drifting.size:
                     ideal_end = self._end[self._counterpart[drifting]]

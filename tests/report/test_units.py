@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipetrace.report.units import MICROSECONDS, MILLISECONDS, SECONDS, TimeUnit, percent, unit_for
+from pipetrace.report.units import MICROSECONDS, MILLISECONDS, SECONDS, TimeUnit, percent, size_unit_for, unit_for
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,10 @@ def test_a_column_has_one_number_of_decimals() -> None:
     assert MILLISECONDS.column([1_000_000, 2_500_000]) == ["1.0", "2.5"]
     assert MILLISECONDS.column([1_000_001, 0], signed=True) == ["+1.000", "0.000"]
     assert MILLISECONDS.column([]) == []
+
+
+def test_sizes_in_the_unit_of_the_largest() -> None:
+    assert size_unit_for(3 << 40, "bytes").column([3 << 40, 1 << 39]) == ["3.00", "0.50"]
+    assert size_unit_for((1 << 30) - 1, "bytes").name == "MiB"
+    assert size_unit_for(0, "bytes").column([0]) == ["0"]
+    assert size_unit_for(5000, "chunks").column([5000, 1.5]) == ["5,000.00", "1.50"]

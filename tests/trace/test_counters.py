@@ -9,7 +9,7 @@ import pipetrace
 from pipetrace.action import Kind
 from pipetrace.metrics import bubbles, peak_in_flight
 from pipetrace.timeline import Timeline
-from pipetrace.trace.counters import Series, drift_series, idle_series, in_flight_series
+from pipetrace.trace.counters import drift_series, idle_series, in_flight_series
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb-h1"])
@@ -18,8 +18,7 @@ def test_peaks_equal_the_metrics(name: str) -> None:
     timeline = pipetrace.simulate(schedule, pipetrace.parse_costs("F=1,I=1.5,W=0.7", p2p=300_000))
     peak = peak_in_flight(schedule)
     for release, expected in ((Kind.I, peak.release_at_input_grad), (Kind.W, peak.release_at_weight_grad)):
-        for rank in range(4):
-            series = in_flight_series(timeline, timeline.rank == rank, release)
+        for rank, series in enumerate(in_flight_series(timeline, release)):
             assert series.value.max() == expected[rank]
             assert series.value[-1] == 0
             assert (np.diff(series.time) > 0).all()
@@ -33,11 +32,11 @@ def test_a_pair_takes_one_and_frees_one() -> None:
         pipetrace.Tile(action(Kind.B, 0, 1), 0, pipetrace.Lane.COMPUTE, 6, 8),
     ]
     timeline = Timeline.from_tiles(1, tiles)
-    series = in_flight_series(timeline, timeline.rank == 0, Kind.W)
+    (series,) = in_flight_series(timeline, Kind.W)
     assert list(zip(series.time.tolist(), series.value.tolist(), strict=True)) == [(0, 1), (2, 2), (6, 1), (8, 0)]
     # Begun in the middle: what was taken before is not known, and nothing counts below zero.
     late = timeline.where(timeline.start >= 2)
-    assert in_flight_series(late, late.rank == 0, Kind.W).value.min() == 0
+    assert in_flight_series(late, Kind.W)[0].value.min() == 0
 
 
 def test_idle_time_equals_the_bubbles() -> None:
@@ -52,14 +51,9 @@ def test_idle_time_equals_the_bubbles() -> None:
 def test_nothing_makes_empty_series() -> None:
     empty = Timeline.from_tiles(2, [])
     assert idle_series(empty).time.size == 0
-    assert in_flight_series(empty, empty.rank == 0, Kind.I).time.size == 0
+    assert in_flight_series(empty, Kind.I)[0].time.size == 0
     none = np.zeros(0, dtype=np.int64)
     assert drift_series(none, none).time.size == 0
-
-
-def test_changes_at_one_time_count_as_one() -> None:
-    series = Series.of_changes(np.array([5, 3, 5]), np.array([1, 1, -1]))
-    assert (series.time.tolist(), series.value.tolist()) == ([3, 5], [1, 1])
 
 
 def test_drift_has_one_value_a_time() -> None:

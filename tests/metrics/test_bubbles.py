@@ -3,15 +3,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from pipetrace.action import Kind, parse_action
+from pipetrace.action import parse_action
 from pipetrace.costs import Costs
-from pipetrace.metrics import bubbles, in_flight, peak_in_flight
-from pipetrace.passes import add_communication
+from pipetrace.metrics import bubbles
 from pipetrace.schedules import build
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Lane, Tile, Timeline
 from tests.strategies import Sizes, costs, sizes
-from tests.test_schedule import of
 
 
 def test_zb_h1_bubbles_as_in_the_paper() -> None:
@@ -59,27 +57,3 @@ def test_bubbles_of_one_replica() -> None:
 
 def test_empty_timeline() -> None:
     assert bubbles(Timeline.from_tiles(2, [])).fraction == 0
-
-
-def test_in_flight_by_what_frees() -> None:
-    schedule = of("0F0 0F1 0I0 0F2 0W0 0B1 0I2 0W2", microbatches=3)
-    assert in_flight(schedule, 0, Kind.I).tolist() == [1, 2, 2, 2, 2, 2, 1, 0]
-    assert in_flight(schedule, 0, Kind.W).tolist() == [1, 2, 2, 3, 3, 2, 1, 1]
-    assert peak_in_flight(schedule).release_at_weight_grad == (3,)
-
-
-def test_a_pair_takes_before_it_frees() -> None:
-    schedule = of("0F0 (0F1;0B0)OVERLAP_F_B 0B1", microbatches=2)
-    assert in_flight(schedule, 0, Kind.W).tolist() == [1, 2, 1]
-
-
-@given(sizes(ranks=4, microbatches=8))
-def test_sends_and_receives_hold_nothing_and_take_no_time(size: Sizes) -> None:
-    schedule = size.build()
-    listed = add_communication(schedule)
-    assert peak_in_flight(listed) == peak_in_flight(schedule)
-    for rank in range(schedule.ranks):
-        assert in_flight(listed, rank, Kind.W).tolist() == in_flight(schedule, rank, Kind.W).tolist()
-    ideal = simulate(listed)
-    assert len(ideal) == len(schedule)
-    assert ideal.makespan == simulate(schedule).makespan

@@ -1,0 +1,53 @@
+"""What a timeline or a schedule amounts to: bubbles, phases, memory, critical path and what idle time waited for."""
+
+from pipetrace.metrics.bindings import Bindings, Reason, bindings
+from pipetrace.metrics.bubbles import Bubbles, bubbles
+from pipetrace.metrics.chunks import chunk_keys, halves
+from pipetrace.metrics.critical_path import Step, critical_path, path_of
+from pipetrace.metrics.gaps import Cause, Gap, gaps, gaps_of, idle_by_cause, sums_of
+from pipetrace.metrics.memory import MemoryOverTime, memory_over_time
+from pipetrace.metrics.peaks import PeakInFlight, in_flight, peak_in_flight
+from pipetrace.metrics.phases import PhaseIdle, Phases, phases
+from pipetrace.metrics.series import Series
+from pipetrace.metrics.sizes import (
+    ALL_FREED_AT,
+    MemorySizes,
+    StageSizes,
+    parse_size,
+    sizes_from_dict,
+    sizes_to_dict,
+)
+
+__all__ = [
+    "ALL_FREED_AT",
+    "Bindings",
+    "Bubbles",
+    "Cause",
+    "Gap",
+    "MemoryOverTime",
+    "MemorySizes",
+    "PeakInFlight",
+    "PhaseIdle",
+    "Phases",
+    "Reason",
+    "Series",
+    "StageSizes",
+    "Step",
+    "bindings",
+    "bubbles",
+    "chunk_keys",
+    "critical_path",
+    "gaps",
+    "gaps_of",
+    "halves",
+    "idle_by_cause",
+    "in_flight",
+    "memory_over_time",
+    "parse_size",
+    "path_of",
+    "peak_in_flight",
+    "phases",
+    "sizes_from_dict",
+    "sizes_to_dict",
+    "sums_of",
+]
