@@ -89,7 +89,7 @@ class Diff:
         return {
             "makespan_ns": {"ideal": self.ideal_bubbles.makespan, "measured": self.measured_bubbles.makespan},
             "bubble_fraction": {"ideal": self.ideal_bubbles.fraction, "measured": self.measured_bubbles.fraction},
-            "ranks": [
+            "per_rank": [
                 {
                     "rank": rank,
                     **{

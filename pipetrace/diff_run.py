@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +83,9 @@ class RunDiff:
         }
 
 
-def diff_traces(paths: Sequence[Path], schedule: Schedule | None = None, costs: Costs | None = None) -> RunDiff:
+def diff_traces(
+    paths: Sequence[Path], schedule: Schedule | None = None, costs: Costs | None = None, p2p: int | None = None
+) -> RunDiff:
     """Reads traces and diffs their step of median makespan against the ideal.
 
     Args:
@@ -91,6 +93,7 @@ def diff_traces(paths: Sequence[Path], schedule: Schedule | None = None, costs: 
         schedule: What was run; None where the run folder has it.
         costs: Of the ideal. When None: those the run was made to take, where its workload takes exact costs, else
             the medians of what was measured.
+        p2p: ns of a transfer in the ideal, where `costs` is None.
 
     Raises:
         TraceError: Nothing can be read, or there is no schedule to compare with.
@@ -116,6 +119,8 @@ def diff_traces(paths: Sequence[Path], schedule: Schedule | None = None, costs: 
             "`pipetrace read` tells what was found",
         )
     costs, costs_from = _costs(recording, measured, costs)
+    if p2p is not None:
+        costs, costs_from = replace(costs, p2p=p2p), f"{costs_from}; transfers as given"
     chosen = measured[median_step(measured)]
     step = next(i for i, candidate in enumerate(recording.steps) if candidate is chosen)
     return RunDiff(diff(simulate(schedule, costs), chosen), schedule, costs, costs_from, recording, step)

@@ -111,4 +111,4 @@ def test_dict_has_every_action() -> None:
         "ideal_duration_ns": 1_000_000,
         "measured_duration_ns": 1_000_000,
     }
-    assert table["ranks"][0]["in_span_idle_ns"] == {"ideal": 3_000_000, "measured": 3_000_000}
+    assert table["per_rank"][0]["in_span_idle_ns"] == {"ideal": 3_000_000, "measured": 3_000_000}

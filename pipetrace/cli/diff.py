@@ -48,7 +48,8 @@ def command(
         schedule = sizes.schedule(schedule_name, source, of)
     elif sizes.given():
         raise typer.BadParameter("-p, -m and what else is built with go with --schedule NAME; a run folder has its own")
-    run = diff_traces(traces, schedule, of if costs.given() else None)
+    own = costs.only_p2p()
+    run = diff_traces(traces, schedule, None if own else of, of.p2p if own and costs.p2p is not None else None)
     if as_json:
         print_json(run.to_dict())
     else:

@@ -251,9 +251,9 @@ class AllCosts(ActionCosts):
         int | None, typer.Option(metavar="N", help="Consecutive ranks on one node.", rich_help_panel=COSTS)
     ] = None
 
-    def given(self) -> bool:
-        """Whether any was given."""
-        return self != type(self)(unit=self.unit)
+    def only_p2p(self) -> bool:
+        """Whether nothing was said of costs but --p2p, or nothing at all: what is then known of a run stands."""
+        return self == type(self)(unit=self.unit, p2p=self.p2p)
 
     def all(self) -> Costs:
         """The costs; what the command line says of transfers replaces what the file says.

@@ -7,7 +7,15 @@ from pathlib import Path
 
 from pipetrace.errors import OutputError, TraceError
 from pipetrace.schedule import Schedule
-from pipetrace.trace.run_folder import RUN_FILE, SCHEDULE_FILE, RunInfo, read_run_info, write_run_info
+from pipetrace.trace.run_folder import (
+    DIFF_PAGE,
+    DIFF_TRACE,
+    RUN_FILE,
+    SCHEDULE_FILE,
+    RunInfo,
+    read_run_info,
+    write_run_info,
+)
 from pipetrace.trace.torch_csv import write_csv
 
 _OF_A_RUN = re.compile(r"rank\d+_(?:trace\.json\.gz(?:\.partial)?|error\.txt)")
@@ -21,8 +29,8 @@ def error_name(rank: int) -> str:
 def prepare_folder(folder: Path, schedule: Schedule, info: RunInfo) -> None:
     """Makes the folder and writes what is known before the run.
 
-    A folder with an earlier run in it is used again: that run's traces go, so that ranks of two runs never stand side
-    by side. Files that no run made are left alone.
+    A folder with an earlier run in it is used again: that run's traces, and a diff of them, go, so that ranks of two
+    runs never stand side by side. Files that no run made are left alone.
 
     Raises:
         OutputError: The folder cannot be made or written, or holds something other than a run.
@@ -36,7 +44,7 @@ def prepare_folder(folder: Path, schedule: Schedule, info: RunInfo) -> None:
                 "give a new folder, or one that an earlier run left",
             )
         for path in present:
-            if _OF_A_RUN.fullmatch(path.name):
+            if _OF_A_RUN.fullmatch(path.name) or path.name in (DIFF_PAGE, DIFF_TRACE):
                 path.unlink()
         write_run_info(folder, info)
         write_csv(schedule, folder / SCHEDULE_FILE)

@@ -122,7 +122,7 @@ def _report(config: RunConfig, checks: tuple[RankCheck, ...]) -> CheckReport:
         return CheckReport(checks, "messages", 0.0, "each must be the one that its action waits for")
     return CheckReport(
         checks,
-        "gradients",
+        "gradients and the step's losses",
         _TOLERATED_EPSILONS * _EPSILON[config.dtype],
         f"{_TOLERATED_EPSILONS} times the rounding of {config.dtype}, for sums that were added up in another order",
     )

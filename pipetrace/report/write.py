@@ -101,8 +101,8 @@ def write_diff(path: Path, run: RunDiff) -> None:
 
 def default_diff_files(traces: Sequence[Path]) -> list[Path]:
     """Where a diff goes when nothing else is said: into the run folder; nowhere for traces of others."""
-    from pipetrace.trace.run_folder import RUN_FILE
+    from pipetrace.trace.run_folder import DIFF_PAGE, DIFF_TRACE, RUN_FILE
 
     if len(traces) == 1 and (traces[0] / RUN_FILE).is_file():
-        return [traces[0] / "diff.html", traces[0] / "diff.json.gz"]
+        return [traces[0] / DIFF_PAGE, traces[0] / DIFF_TRACE]
     return []

@@ -24,6 +24,10 @@ RUN_FILE = "run.toml"
 SCHEDULE_FILE = "schedule.csv"
 
 
+DIFF_PAGE, DIFF_TRACE = "diff.html", "diff.json.gz"
+"""What `pipetrace diff` adds when nothing else is said; of no use beside a later run's traces."""
+
+
 def trace_name(rank: int) -> str:
     """File name of a global rank's trace."""
     return f"rank{rank}_trace.json.gz"

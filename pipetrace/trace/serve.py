@@ -91,8 +91,11 @@ def _check(path: Path) -> None:
         if path.is_dir():
             raise TraceError(f"{path} is a folder", "give one trace file")
         with path.open("rb") as file:
-            if not file.read(1):
-                raise TraceError(f"{path} is empty", "the run or the command that wrote it did not finish")
+            head = file.read(64)
+        if not head:
+            raise TraceError(f"{path} is empty", "the run or the command that wrote it did not finish")
+        if head.lstrip().lower().startswith((b"<!doctype", b"<html")):
+            raise TraceError(f"{path} is a page, no trace", "open it in a browser; a trace ends in .json or .json.gz")
         if not path.is_file():
             raise TraceError(f"{path} is no regular file", "write it to a file first")
     except (OSError, ValueError) as error:

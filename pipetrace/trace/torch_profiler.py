@@ -226,7 +226,16 @@ def _run_info(by_rank: Mapping[int, TraceFile]) -> tuple[RunInfo | None, list[st
         if (info.schedule, info.started) != (infos[first].schedule, infos[first].started):
             notes.append(f"ranks {first} and {rank} name different runs, so their times may not go together")
             break
+    notes += _shared_cores(infos[first])
     return infos[first], notes
+
+
+def _shared_cores(info: RunInfo) -> list[str]:
+    """Whether ranks had to take turns on the machine, which no label shows."""
+    cpus = info.options.get("cpus")
+    if info.workload == "sleep" or not isinstance(cpus, int) or cpus >= info.ranks:
+        return []
+    return [f"{info.ranks} ranks shared {cpus} CPUs: what they computed took longer by their waiting for a core"]
 
 
 def _clocks(by_rank: Mapping[int, TraceFile]) -> tuple[bool, list[str]]:

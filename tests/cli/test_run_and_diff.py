@@ -63,9 +63,18 @@ def test_diff_as_json(folder: Path) -> None:
         letter = action["action"].lstrip("0123456789")[0]
         assert action["measured_duration_ns"] >= {"F": 3, "I": 4, "W": 2}[letter] * 1_000_000
         assert action["slip_ns"] >= 0
-    for rank in document["ranks"]:
+    assert document["ranks"] == 3
+    for rank in document["per_rank"]:
         for which in ("ideal", "measured"):
             assert rank["busy_ns"][which] + rank["global_idle_ns"][which] == document["makespan_ns"][which]
+
+
+def test_p2p_joins_the_costs_of_the_run(folder: Path) -> None:
+    document = json.loads(pipetrace("diff", folder, "--p2p", 0.5, "--json", "-o", folder / "x.html").stdout)
+    assert document["costs"]["default"]["F"] == 3_000_000
+    assert document["costs"]["p2p"] == 500_000
+    document = json.loads(pipetrace("diff", folder, "--costs", "F=1", "--json", "-o", folder / "x.html").stdout)
+    assert document["costs"]["default"]["F"] == 1_000_000
 
 
 def test_read_a_run(folder: Path) -> None:
