@@ -75,6 +75,8 @@ def test_a_transfer_time_joins_the_costs_of_the_run(folder: Path) -> None:
     assert document["costs"]["default"] == {"F": 3_000_000, "I": 4_000_000, "W": 2_000_000}
     assert document["costs"]["p2p"] == 5_000_000
     assert document["costs_from"] == "as the run's workload was made to take; transfers as given"
+    document = json.loads(pipetrace("diff", folder, "--costs", "F=1", "--json", "-o", folder / "x.html").stdout)
+    assert document["costs"]["default"]["F"] == 1_000_000
 
 
 def test_read_a_run(folder: Path) -> None:
