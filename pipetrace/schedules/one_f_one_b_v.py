@@ -63,7 +63,7 @@ SPEC = ScheduleSpec(
     "1f1b-v",
     build,
     "v",
-    "any p, m; (2p+3)//3 microbatches held",
+    "any p, m; (2p+3)//3 in flight",
     "Controllable Memory: Qi et al. 2024, arXiv:2405.15362",
     ("costs", "memory"),
 )

@@ -43,7 +43,7 @@ SPEC = ScheduleSpec(
     "v-half",
     build,
     "v",
-    "any p, m; (p+2)//2 microbatches held",
+    "any p, m; (p+2)//2 in flight",
     "Controllable Memory: Qi et al. 2024, arXiv:2405.15362",
     ("costs", "memory"),
 )

@@ -41,7 +41,7 @@ SPEC = ScheduleSpec(
     "v-min",
     build,
     "v",
-    "any p, m; (p+4)//3 microbatches held",
+    "any p, m; (p+4)//3 in flight",
     "Controllable Memory: Qi et al. 2024, arXiv:2405.15362",
     ("costs", "memory"),
 )
