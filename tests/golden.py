@@ -39,6 +39,7 @@ _NAMES = {
     "V-Half": "v-half",
     "V-Min": "v-min",
     "ZB-H1": "zb-h1",
+    "ZB-auto": "zb-h1",  # the automatic scheduler limited to ZB-H1's memory, where m > p
     "ZB-H2": "zb-h2",
     "ZB-V-handcrafted": "zbv",
     "ZBVZeroBubble": "zbv",

@@ -15,17 +15,18 @@ _PAPER = "Zero Bubble: Qi et al. 2023, arXiv:2401.10241"
 
 def build(ranks: int, microbatches: int) -> Schedule:
     """ZB-H1; rank = stage. p >= 2."""
-    return handcrafted("zb-h1", ranks, microbatches, ahead=1)
+    return handcrafted("zb-h1", ranks, microbatches, held=ranks)
 
 
-def handcrafted(name: str, ranks: int, microbatches: int, *, ahead: int) -> Schedule:
-    """The paper's handcrafted schedules, which differ in how far the forwards run ahead.
+def handcrafted(name: str, ranks: int, microbatches: int, *, held: int) -> Schedule:
+    """The paper's handcrafted schedules, which differ in how many activations a rank may hold.
 
     Args:
         name: Of the schedule.
         ranks: p, at least 2.
         microbatches: m.
-        ahead: Forwards ahead of a rank's first I for each rank behind it: 1 for H1, 2 for H2.
+        held: Activations that every rank holds at its peak, freed at W, in chunks: p for H1, 2p-1 for H2. Between the
+            two the forwards run ahead in proportion.
     """
     p, m = ranks, microbatches
     require(
@@ -36,8 +37,9 @@ def handcrafted(name: str, ranks: int, microbatches: int, *, ahead: int) -> Sche
     orders = []
     for stage in range(p):
         order = RankOrder()
-        input_lag = min(ahead * (p - 1 - stage), m)
-        weight_lag = min(ahead * (p - 1), m)  # the same on every rank, so that all hold as many activations
+        # Forwards ahead of the first I: one for each rank behind in H1, two in H2.
+        input_lag = min((held - 1) * (p - 1 - stage) // (p - 1), m)
+        weight_lag = min(held - 1, m)  # the same on every rank, so that all hold as many activations
         # Warm-up while only F is in range, steady while all three are, drain when F has run out.
         for i in range(m + weight_lag):
             if i < m:

@@ -85,6 +85,17 @@ def test_zb_h2(p: int, more: int, unit: int) -> None:
     assert at_input_grad("zb-h2", p, m) == [2 * (p - 1 - r) + 1 for r in range(p)]
 
 
+@given(st.integers(2, 8), st.integers(0, 12), st.data())
+def test_zb_h2_within_less_memory(p: int, more: int, data: st.DataObject) -> None:
+    m, memory = 2 * p - 1 + more, data.draw(st.integers(p, 2 * p + 1))
+    limited = build("zb-h2", p, m, memory=memory)
+    assert at_weight_grad("zb-h2", p, m, memory=memory) == [min(memory, 2 * p - 1)] * p
+    costs = Costs(StageCosts(10, 12, 8))
+    between = simulate(limited, costs).makespan
+    assert makespan("zb-h2", p, m, costs) <= between <= makespan("zb-h1", p, m, costs)
+    assert build("zb-h2", p, m, memory=p).same_order(build("zb-h1", p, m))
+
+
 @given(RANKS, st.integers(0, 30))
 def test_zbv(p: int, more: int) -> None:
     m = 2 * p - 1 + more

@@ -68,6 +68,7 @@ def test_options_of_other_schedules_are_refused() -> None:
         ("interleaved", 4, 10, {"group": 8}, "a group of 8"),
         ("looped-bfs", 4, 8, {"chunks": 0}, "0 chunks"),
         ("zb-h2", 1, 8, {}, "zb-h2 needs at least 2 ranks, not 1"),
+        ("zb-h2", 4, 8, {"memory": 3}, "zb-h2 on 4 ranks within 3 chunks"),
     ],
 )
 def test_limits(name: str, p: int, m: int, options: dict[str, object], words: str) -> None:
