@@ -19,6 +19,7 @@ __all__ = [
     "chart",
     "charts",
     "diff_tables",
+    "has_few_colours",
     "print_diff",
     "print_schedule",
     "print_schedule_tables",
@@ -32,6 +33,11 @@ def wants_colour(console: Console) -> bool:
     return console.color_system is not None and not console.no_color
 
 
+def has_few_colours(console: Console) -> bool:
+    """Whether a terminal's colours are sixteen of its own choice."""
+    return console.color_system in ("standard", "windows")
+
+
 def print_schedule(schedule: Schedule, timeline: Timeline, *, console: Console | None = None) -> None:
     """Prints a schedule's chart and its figures.
 
@@ -41,7 +47,8 @@ def print_schedule(schedule: Schedule, timeline: Timeline, *, console: Console |
         console: Where to; standard output when None.
     """
     console = console or stdout_console()
-    console.print(chart(timeline, width=console.width, colour=wants_colour(console)), highlight=False)
+    drawn = chart(timeline, width=console.width, colour=wants_colour(console), basic=has_few_colours(console))
+    console.print(drawn, highlight=False)
     _print(console, schedule_tables(schedule, timeline))
 
 
@@ -59,7 +66,8 @@ def print_diff(run: RunDiff, *, console: Console | None = None) -> None:
     """
     console = console or stdout_console()
     both = [("ideal", run.diff.ideal), ("measured", run.diff.measured)]
-    console.print(charts(both, width=console.width, colour=wants_colour(console)), highlight=False)
+    drawn = charts(both, width=console.width, colour=wants_colour(console), basic=has_few_colours(console))
+    console.print(drawn, highlight=False)
     notes = [*run.recording.missing, *run.recording.notes]
     _print(console, diff_tables(run.diff, facts=run.facts, notes=notes))
 
