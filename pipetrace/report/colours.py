@@ -38,6 +38,8 @@ class Hue:
         letter: What stands for it where there is no colour.
         base, alternate: Fill of even and odd microbatches, `#rrggbb`.
         ink: Text on either of them.
+        basic, basic_ink: The same where a terminal has sixteen colours, by name. Nearest matches would not do: those
+            of F and W are one.
     """
 
     legend: str
@@ -45,19 +47,24 @@ class Hue:
     base: str
     alternate: str
     ink: str
+    basic: str
+    basic_ink: str = "black"
 
 
 WHITE, BLACK = "#ffffff", "#111111"
 
 HUES: Mapping[Group, Hue] = {
-    Group.F: Hue("F forward", "F", "#0072b2", "#005a8e", WHITE),
-    Group.B: Hue("B full backward", "B", "#d55e00", "#e57a2b", BLACK),
-    Group.I: Hue("I input gradient", "I", "#e69f00", "#f2b938", BLACK),
-    Group.W: Hue("W weight gradient", "W", "#009e73", "#2db38d", BLACK),
-    Group.OTHER: Hue("once a stage", "O", "#f0e442", "#f5ec7e", BLACK),
-    Group.TRANSFER: Hue("transfer", "t", "#56b4e9", "#86caf0", BLACK),
-    Group.WAIT: Hue("waits for a receive", "~", "#9c9ca3", "#9c9ca3", BLACK),
+    Group.F: Hue("F forward", "F", "#0072b2", "#005a8e", WHITE, "blue", "bright_white"),
+    Group.B: Hue("B full backward", "B", "#d55e00", "#e57a2b", BLACK, "red", "bright_white"),
+    Group.I: Hue("I input gradient", "I", "#e69f00", "#f2b938", BLACK, "yellow"),
+    Group.W: Hue("W weight gradient", "W", "#009e73", "#3dba95", BLACK, "green"),
+    Group.OTHER: Hue("once a stage", "O", "#f0e442", "#f5ec7e", BLACK, "white"),
+    Group.TRANSFER: Hue("transfer", "t", "#56b4e9", "#86caf0", BLACK, "cyan"),
+    Group.WAIT: Hue("waits for a receive", "~", "#9c9ca3", "#9c9ca3", BLACK, "bright_black"),
 }
+
+MIXED = Hue("several kinds", "█", "#cc79a7", "#cc79a7", BLACK, "magenta")
+"""What is too narrow to be told apart; the eighth of Okabe and Ito's hues, so that it looks like no kind."""
 
 _GROUP_OF_KIND = np.full(32, Group.OTHER, dtype=np.int64)
 for _kind, _group in (

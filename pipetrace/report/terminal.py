@@ -21,6 +21,7 @@ __all__ = [
     "chart",
     "charts",
     "diff_tables",
+    "has_few_colours",
     "print_diff",
     "print_schedule",
     "print_schedule_tables",
@@ -32,6 +33,11 @@ __all__ = [
 def wants_colour(console: Console) -> bool:
     """Whether a chart may say something by colour alone: on a terminal that has colours, without NO_COLOR."""
     return console.color_system is not None and not console.no_color
+
+
+def has_few_colours(console: Console) -> bool:
+    """Whether a terminal's colours are sixteen of its own choice."""
+    return console.color_system in ("standard", "windows")
 
 
 def print_schedule(
@@ -54,7 +60,8 @@ def print_schedule(
         console: Where to; standard output when None.
     """
     console = console or stdout_console()
-    console.print(chart(timeline, width=console.width, colour=wants_colour(console)), highlight=False)
+    drawn = chart(timeline, width=console.width, colour=wants_colour(console), basic=has_few_colours(console))
+    console.print(drawn, highlight=False)
     _print(console, schedule_tables(schedule, timeline, costs=costs, sizes=sizes, verbose=verbose))
 
 
@@ -81,7 +88,8 @@ def print_diff(run: RunDiff, *, console: Console | None = None) -> None:
     """
     console = console or stdout_console()
     both = [("ideal", run.diff.ideal), ("measured", run.diff.measured)]
-    console.print(charts(both, width=console.width, colour=wants_colour(console)), highlight=False)
+    drawn = charts(both, width=console.width, colour=wants_colour(console), basic=has_few_colours(console))
+    console.print(drawn, highlight=False)
     notes = [*run.recording.missing, *run.recording.notes]
     _print(console, diff_tables(run.diff, facts=run.facts, notes=notes))
 

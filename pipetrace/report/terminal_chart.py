@@ -1,8 +1,8 @@
 """The tile chart in a terminal: a row a rank, cells in proportion to time.
 
 With colour a kind is its background and a tile says its microbatch; without, a tile says its kind's letter and its
-microbatch, and reads as plain text. Where tiles are narrower than cells, a cell shows what fills most of it, and the
-chart says so.
+microbatch, and reads as plain text. Sixteen colours are too few to do without the letters, and get both. What has no
+room is cut out or shaded, see `terminal_layout`, and the chart says so.
 """
 
 from __future__ import annotations
@@ -10,88 +10,71 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipetrace.action import NO_ACTION, code_microbatch
-from pipetrace.report.colours import HUES, Group, groups_of, takes_alternate
-from pipetrace.report.heatmap import covered_fraction
-from pipetrace.report.units import unit_for
+from pipetrace.action import NO_ACTION, IntArray
+from pipetrace.report.colours import HUES, MIXED, Group, groups_of
+from pipetrace.report.terminal_cells import IDLE, SHADES, WAITS, Palette, Row, Tally, cut_text, most_have_room, swatch
+from pipetrace.report.terminal_layout import Band, Layout, layout_of
+from pipetrace.report.units import TimeUnit, unit_for
 from pipetrace.timeline import UNKNOWN, Lane, Timeline
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-IDLE, WAITS = ".", "~"
 NARROWEST = 24
-_WIDEST_TILE = 8  # cells; wider tiles only push the ranks' ends apart
 
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    """How time becomes cells.
-
-    Args:
-        step: ns of a cell.
-        columns: Cells of a row.
-        dense: Whether the typical tile is narrower than a cell.
-        halves: Whether a cell shows two moments, as a half block; only where dense.
-    """
-
-    step: float
-    columns: int
-    dense: bool
-    halves: bool
-
-
-def chart(timeline: Timeline, *, width: int, colour: bool, title: str = "") -> Text:
+def chart(timeline: Timeline, *, width: int, colour: bool, basic: bool = False, title: str = "") -> Text:
     """The chart of one timeline; see `charts`."""
-    return charts([(title, timeline)], width=width, colour=colour)
+    return charts([(title, timeline)], width=width, colour=colour, basic=basic)
 
 
-def charts(timelines: Sequence[tuple[str, Timeline]], *, width: int, colour: bool) -> Text:
+def charts(timelines: Sequence[tuple[str, Timeline]], *, width: int, colour: bool, basic: bool = False) -> Text:
     """Tile charts below each other on one scale, each from its own first action, with time axis and legend.
 
     Args:
         timelines: Title, which may be empty, and timeline of each.
-        width: Cells that no line exceeds; 24 at least are used.
+        width: Columns that no line exceeds; 24 at least are used.
         colour: Whether the terminal shows colours; without, the text alone says everything.
+        basic: Whether they are sixteen; then the text says everything too.
     """
     from rich.text import Text
 
+    palette = (Palette.BASIC if basic else Palette.FULL) if colour else Palette.PLAIN
+    width = max(width, NARROWEST)
     gutter = len(f"rank {max(t.ranks for _, t in timelines) - 1} ")
     compute = [_compute_lane(timeline) for _, timeline in timelines]
-    scale = _scale(compute, max(width, NARROWEST) - gutter, colour)
+    # A half block has no room for the two halves of a pair.
+    paired = any((tiles.partner != NO_ACTION).any() for tiles in compute)
+    layout = layout_of(compute, width - gutter, halves=palette is Palette.FULL and not paired)
+    unit = unit_for(max((int(tiles.end.max(initial=0)) for tiles in compute), default=0))
     text = Text(no_wrap=True, overflow="crop")
-    seen: set[Group] = set()
-    hidden = cut = 0
-    waits = False
-    for (title, timeline), tiles in zip(timelines, compute, strict=True):
+    tally, cut = Tally(numbered=most_have_room(compute, layout)), 0.0
+    for index, ((title, timeline), tiles, bands) in enumerate(zip(timelines, compute, layout.bands, strict=True)):
         if title:
             text.append(f"{title}\n", "bold")
-        for rank in range(timeline.ranks):
-            row = _Row(scale, colour)
-            row.waits(timeline, rank)
-            waits |= WAITS in row.cells
-            mine = tiles.where(tiles.rank == rank)
-            if scale.dense:
-                row.fill(mine)
-            else:
-                row.tiles(mine)
-            hidden, cut = hidden + row.hidden, cut + row.cut
-            text.append(f"rank {rank}".ljust(gutter))
-            row.append_to(text)
-            text.append("\n")
-        seen |= {Group(group) for group in np.unique(groups_of(tiles.code)).tolist()}
-        paired = tiles.partner != NO_ACTION
-        seen |= {Group(group) for group in np.unique(groups_of(tiles.partner[paired])).tolist()}
-    text.append_text(_axis(scale, gutter))
-    pairs = any((tiles.partner != NO_ACTION).any() for tiles in compute)
-    text.append_text(_legend(sorted(seen), waits, colour, pairs, max(width, NARROWEST)))
-    for note in _notes(scale, hidden, cut, colour):
-        for line in textwrap.wrap(note, max(width, NARROWEST)):
+        ranks = [(tiles.where(tiles.rank == rank), _waits(timeline, rank)) for rank in range(timeline.ranks)]
+        for band in bands:
+            for rank, (mine, waits) in enumerate(ranks):
+                text.append(f"rank {rank}".ljust(gutter))
+                for window in band:
+                    if window.cut:
+                        text.append(cut_text(mine, layout, window), "dim")
+                        continue
+                    row = Row(layout, window, palette, tally)
+                    row.draw(mine, waits)
+                    row.append_to(text)
+                text.append("\n")
+            # Charts that are whole share the last one's axis.
+            if len(bands) > 1 or index == len(timelines) - 1 or any(window.cut for window in band):
+                text.append_text(_axis(layout, band, gutter, unit))
+        cut = max([cut, *(len(window) * layout.step for band in bands for window in band if window.cut)])
+    text.append_text(_legend(compute, layout, tally, palette, width))
+    for note in _notes(layout, tally, palette, cut, gutter):
+        for line in textwrap.wrap(note, width):
             text.append(f"\n{line}", "dim")
     return text
 
@@ -101,187 +84,69 @@ def _compute_lane(timeline: Timeline) -> Timeline:
     return timeline.from_first_action().where((timeline.lane == Lane.COMPUTE) & (timeline.replica == 0))
 
 
-def _scale(compute: Sequence[Timeline], columns: int, colour: bool) -> _Scale:
-    until = max((int(tiles.end.max()) for tiles in compute if len(tiles)), default=0)
-    durations = np.concatenate([tiles.end - tiles.start for tiles in compute])
-    durations = durations[durations > 0]
-    if not durations.size:
-        return _Scale(1.0, columns, False, False)
-    typical = float(np.median(durations))
-    step = max(until / columns, typical / _WIDEST_TILE)
-    grid = int(np.gcd.reduce(np.concatenate([t for tiles in compute for t in (tiles.start, tiles.end)])))
-    # Whole cells for each tile, where all lie on one grid, draw the picture of the papers.
-    if grid and (whole := min(columns * grid // until, int(_WIDEST_TILE * grid / typical))):
-        snapped = grid / whole
-        if until / snapped >= 0.55 * min(columns, until / step):
-            step = snapped
-    dense = typical < 0.999 * step
-    return _Scale(step, min(columns, math.ceil(until / step - 1e-9)), dense, dense and colour)
+def _waits(timeline: Timeline, rank: int) -> tuple[IntArray, IntArray]:
+    """Starts and ends of a rank's waits for a receive, from the first action."""
+    mine = (timeline.rank == rank) & (timeline.lane == Lane.RECV) & (timeline.waited != UNKNOWN)
+    mine &= timeline.replica == 0
+    return timeline.waited[mine] - timeline.span[0], timeline.end[mine] - timeline.span[0]
 
 
-class _Row:
-    """One rank's cells: what stands in each, and its style."""
-
-    def __init__(self, scale: _Scale, colour: bool) -> None:
-        self.scale, self.colour = scale, colour
-        self.cells = [" " if colour else IDLE] * scale.columns
-        self.styles = [""] * scale.columns
-        self.hidden = self.cut = 0
-
-    def waits(self, timeline: Timeline, rank: int) -> None:
-        """Marks the waits for a receive; tiles are drawn over them."""
-        mine = (timeline.rank == rank) & (timeline.lane == Lane.RECV) & (timeline.waited != UNKNOWN)
-        mine &= timeline.replica == 0
-        zero = timeline.span[0]
-        for start, end in zip(timeline.waited[mine].tolist(), timeline.end[mine].tolist(), strict=True):
-            for cell in range(*self._span(start - zero, end - zero)):
-                self.cells[cell] = WAITS
-                self.styles[cell] = "bright_black" if self.colour else ""
-
-    def tiles(self, tiles: Timeline) -> None:
-        """Draws tile by tile, with labels."""
-        columns = (tiles.start, tiles.end, tiles.code, tiles.partner)
-        for start, end, code, partner in zip(*(column.tolist() for column in columns), strict=True):
-            first, last = self._span(start, end)
-            if first == last:
-                self.hidden += 1
-            elif partner != NO_ACTION:
-                self._pair(first, last, code, partner)
-            else:
-                self._tile(first, last, code)
-
-    def fill(self, tiles: Timeline) -> None:
-        """Draws in each cell, or half of one, what fills most of it."""
-        moments = 2 if self.scale.halves else 1
-        bins = self.scale.columns * moments
-        groups = groups_of(tiles.code)
-        kinds = np.unique(groups).tolist()
-        span = self.scale.step * self.scale.columns
-        covered = [covered_fraction(tiles.where(groups == kind), 0, span, bins) for kind in kinds]
-        share = np.array(covered).reshape(len(kinds), bins)
-        idle = 1 - share.sum(axis=0)
-        most = np.argmax(np.vstack([share, idle + 1e-9]), axis=0).tolist() if kinds else [0] * bins
-        shown = [Group(kinds[i]) if i < len(kinds) else None for i in most]
-        for cell in range(self.scale.columns):
-            if not self.scale.halves:
-                if (group := shown[cell]) is not None:
-                    self.cells[cell] = HUES[group].letter
-                continue
-            left, right = shown[2 * cell], shown[2 * cell + 1]
-            if left is None and right is None:
-                continue
-            if left is right:
-                self.cells[cell], self.styles[cell] = " ", f"on {_base(left)}"
-            elif right is None:
-                self.cells[cell], self.styles[cell] = "▌", _base(left)
-            elif left is None:
-                self.cells[cell], self.styles[cell] = "▐", _base(right)
-            else:
-                self.cells[cell], self.styles[cell] = "▌", f"{_base(left)} on {_base(right)}"
-
-    def append_to(self, text: Text) -> None:
-        """Adds the row to a text, cells of one style at once."""
-        first = 0
-        for cell in range(1, len(self.cells) + 1):
-            if cell == len(self.cells) or self.styles[cell] != self.styles[first]:
-                text.append("".join(self.cells[first:cell]), self.styles[first] or None)
-                first = cell
-
-    def _span(self, start: int, end: int) -> tuple[int, int]:
-        first, last = (max(0, min(self.scale.columns, round(at / self.scale.step))) for at in (start, end))
-        return first, max(first, last)
-
-    def _tile(self, first: int, last: int, code: int) -> None:
-        hue, microbatch = HUES[_group(code)], int(code_microbatch(code))
-        width, label = last - first, "" if microbatch < 0 else str(microbatch)
-        if self.colour:
-            if len(label) > width:
-                self.cut, label = self.cut + 1, label[-1] if width == 1 else label[-width:]
-            self._write(first, label.center(width), _style(code))
-            return
-        label = f"{hue.letter}{label}"
-        if len(label) > width:
-            self.cut, label = self.cut + 1, hue.letter
-        # A line to the tile's end, a blank before the next: idle is dotted.
-        filled = label.ljust(width - 1, "-") if width > len(label) else label
-        self._write(first, filled.ljust(width), "")
-
-    def _pair(self, first: int, last: int, forward: int, backward: int) -> None:
-        width = last - first
-        numbers = [str(int(code_microbatch(code))) for code in (forward, backward)]
-        letters = [HUES[_group(code)].letter for code in (forward, backward)]
-        if self.colour:
-            if width == 1:
-                self._write(first, "▌", f"{_fill(forward)} on {_fill(backward)}")
-                return
-            middle = first + width // 2
-            for at, to, code, number in ((first, middle, forward, numbers[0]), (middle, last, backward, numbers[1])):
-                fits = len(number) <= to - at
-                self.cut += not fits
-                self._write(at, (number if fits else "").center(to - at), _style(code))
-            return
-        label = "".join(letter + number for letter, number in zip(letters, numbers, strict=True))
-        if len(label) > width:
-            self.cut, label = self.cut + 1, "".join(letters) if width > 1 else "&"
-        filled = label.ljust(width - 1, "-") if width > len(label) else label
-        self._write(first, filled.ljust(width), "")
-
-    def _write(self, first: int, label: str, style: str) -> None:
-        for offset, character in enumerate(label):
-            self.cells[first + offset], self.styles[first + offset] = character, style
-
-
-def _group(code: int) -> Group:
-    return Group(int(groups_of(np.array([code]))[0]))
-
-
-def _fill(code: int) -> str:
-    hue = HUES[_group(code)]
-    return hue.alternate if bool(takes_alternate(np.array([code]))[0]) else hue.base
-
-
-def _base(group: Group | None) -> str:
-    return "default" if group is None else HUES[group].base
-
-
-def _style(code: int) -> str:
-    return f"{HUES[_group(code)].ink} on {_fill(code)}"
-
-
-def _axis(scale: _Scale, gutter: int) -> Text:
-    """Times below the cells in which they lie, some ten cells apart."""
+def _axis(layout: Layout, band: Band, gutter: int, unit: TimeUnit) -> Text:
+    """Times below the cells in which they lie, some ten columns apart."""
     from rich.text import Text
 
-    unit = unit_for(int(scale.step * scale.columns))
-    least = 10 * scale.step / unit.ns
+    column = layout.step * layout.per_column / unit.ns
+    least = 10 * column
     power = 10.0 ** math.floor(math.log10(least))
     tick = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * 0.999)
-    line = [" "] * (scale.columns + gutter)
-    count = 0
-    while (at := gutter + round(count * tick * unit.ns / scale.step)) < len(line):
-        label = f"|{count * tick:,.10g}" + (f" {unit.name}" if count == 0 else "")
-        if at + len(label) <= len(line):
-            line[at : at + len(label)] = label
-        count += 1
-    return Text("".join(line).rstrip() + "\n", "dim")
+    line, named = " " * gutter, False
+    for window in band:
+        length = layout.columns(window)
+        if window.cut:
+            line += unit.text(_rounded(len(window) * layout.step)).center(length)[:length]
+            continue
+        part = [" "] * length
+        zero = window.first * layout.step / unit.ns
+        count = math.ceil(zero / tick - 1e-6)
+        while (at := round((count * tick - zero) / column)) < length:
+            label = f"|{count * tick:,.10g}" + ("" if named else f" {unit.name}")
+            if at + len(label) <= length:
+                part[at : at + len(label)] = label
+                named = True
+            count += 1
+        line += "".join(part)
+    return Text(line.rstrip() + "\n", "dim")
 
 
-def _legend(groups: Sequence[Group], waits: bool, colour: bool, pairs: bool, width: int) -> Text:
+def _legend(compute: Sequence[Timeline], layout: Layout, tally: Tally, palette: Palette, width: int) -> Text:
     from rich.text import Text
 
+    seen: set[int] = set()
+    for tiles in compute:
+        seen |= set(np.unique(groups_of(tiles.code)).tolist())
+        seen |= set(np.unique(groups_of(tiles.partner[tiles.partner != NO_ACTION])).tolist())
     entries = []
-    for group in groups:
-        hue = HUES[group]
-        if colour:
-            entries.append(Text.assemble(("  ", f"on {hue.base}"), f" {hue.legend}"))
-        else:
+    for group in sorted(seen):
+        hue = HUES[Group(group)]
+        if palette is Palette.PLAIN:
             entries.append(Text(hue.legend if hue.legend[0] == hue.letter else f"{hue.letter} {hue.legend}"))
-    if pairs and not colour:
+        else:
+            said = hue.legend.removeprefix(f"{hue.letter} ") if palette is Palette.BASIC else hue.legend
+            entries.append(Text.assemble(swatch(hue, palette), f" {said}"))
+    plain = palette is not Palette.FULL
+    if tally.shaded:
+        if palette is not Palette.PLAIN:
+            entries.append(
+                Text.assemble(("██", MIXED.base if palette is Palette.FULL else MIXED.basic), " several kinds")
+            )
+        entries.append(Text(f"{SHADES} how busy"))
+    elif plain and any((tiles.partner != NO_ACTION).any() for tiles in compute):
         entries.append(Text("& overlapped pair"))
-    if waits:
-        entries.append(Text(f"{WAITS} {HUES[Group.WAIT].legend}"))
-    if not colour:
-        entries.append(Text(f"{IDLE} idle"))
+    if tally.waits:
+        wait = HUES[Group.WAIT]
+        sample = ("  ", f"on {wait.base}") if layout.per_column == 2 else (WAITS, "")
+        entries.append(Text.assemble(sample, f" {wait.legend}"))
+    entries.append(Text(f"{IDLE} idle" if plain else "blank: idle"))
     text, used = Text(), 0
     for entry in entries:
         if used and used + 2 + len(entry) > width:
@@ -295,15 +160,30 @@ def _legend(groups: Sequence[Group], waits: bool, colour: bool, pairs: bool, wid
     return text
 
 
-def _notes(scale: _Scale, hidden: int, cut: int, colour: bool) -> list[str]:
-    cell = unit_for(int(scale.step))
-    if scale.dense:
-        half = "half a cell" if scale.halves else "a cell"
-        length = scale.step / (2 if scale.halves else 1)
-        return [f"{half} is {cell.text(length)}: it shows what fills most of it"]
+def _notes(layout: Layout, tally: Tally, palette: Palette, cut: float, gutter: int) -> list[str]:
+    column = layout.step * layout.per_column
+    length = unit_for(round(column)).text(column)
+    wider = f"{layout.whole + gutter:,} columns, or a page (gen or diff, -o page.html)"
+    if layout.overview:
+        unread = "holds several tiles, whose order cannot be read at this width"
+        return [f"a cell is {length} and {unread}; for each tile: {wider}"]
     notes = []
-    if hidden:
-        notes.append(f"{hidden:,} tiles are too short to be seen: a cell is {cell.text(scale.step)}")
     if cut:
-        notes.append("microbatch numbers without room are " + ("cut to their last digits" if colour else "left out"))
+        left_out = unit_for(round(cut)).text(_rounded(cut))
+        upto = "up to " if len(layout.bands) > 1 else ""
+        notes.append(f"⋯%⋯ {upto}{left_out} cut out, and how busy the rank is in them; for all of it: {wider}")
+    if tally.hidden:
+        notes.append(f"tiles too short to be seen: {tally.hidden:,}; a cell is {length}")
+    if layout.per_column == 2:
+        half = unit_for(round(layout.step)).text(layout.step)
+        notes.append(f"half a cell is {half}" + ("" if cut else f"; for microbatches: {wider}"))
+    elif tally.cut:
+        how = "cut to their last digits" if palette is Palette.FULL else "left out"
+        notes.append(f"microbatch numbers without room are {how}")
     return notes
+
+
+def _rounded(time: float) -> int:
+    """A length that is no figure of the schedule, to three digits."""
+    digits = 10 ** max(0, math.floor(math.log10(time)) - 2) if time >= 1 else 1
+    return round(time / digits) * digits

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pipetrace import Action, Costs, Kind, StageCosts, build, simulate
 from pipetrace.diff import Diff, diff
-from pipetrace.report.terminal import print_diff, print_schedule, print_schedule_tables, wants_colour
+from pipetrace.report.terminal import has_few_colours, print_diff, print_schedule, print_schedule_tables, wants_colour
 
 
 def console(*, terminal: bool = False, width: int = 80) -> Console:
@@ -103,3 +103,21 @@ def test_what_does_not_match_is_listed_first() -> None:
     to = console()
     print_diff(run(diff(ideal, ideal.where(ideal.rank == 0))), console=to)
     assert "and 28 more" in printed(to)
+
+
+def test_sixteen_colours_are_the_terminals_own_and_keep_the_letters() -> None:
+    to = Console(
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="auto",
+        width=80,
+        no_color=False,
+        _environ={"TERM": "xterm"},
+    )
+    assert has_few_colours(to)
+    schedule = build("zb-h1", 4, 8)
+    print_schedule(schedule, simulate(schedule), console=to)
+    text = printed(to)
+    assert "\x1b[97;44mF0F1F2F3\x1b[0m" in text
+    assert "\x1b[30;43mI0\x1b[0m\x1b[30;42mW0\x1b[0m" in text
+    assert "48;" not in text

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.text import Text
 
 from pipetrace import Action, Costs, Kind, Pair, StageCosts, build, simulate
-from pipetrace.report.colours import HUES, Group
+from pipetrace.action import code_kind
+from pipetrace.report.colours import HUES, MIXED, Group
+from pipetrace.report.heatmap import covered_fraction
+from pipetrace.report.terminal_cells import _shades
 from pipetrace.report.terminal_chart import chart, charts
+from pipetrace.report.terminal_layout import layout_of
 from pipetrace.timeline import Lane, Tile, Timeline
+
+MS = 1_000_000
 
 
 def lines(text: Text) -> list[str]:
@@ -36,9 +48,11 @@ def test_plain_text_reads_as_the_papers_picture() -> None:
 def test_no_line_is_wider_than_the_terminal(ranks: int, microbatches: int, width: int, colour: bool) -> None:
     text = chart(simulate(build("zb-h1", ranks, microbatches)), width=width, colour=colour)
     assert max(map(len, lines(text))) <= width
-    rows = [line for line in lines(text) if line.startswith("rank")]
-    assert len(rows) == ranks
-    assert len({len(row) for row in rows}) == 1
+    rows = [line for line in lines(text) if re.match(r"rank +\d", line)]
+    assert rows
+    assert len(rows) % ranks == 0
+    for first in range(0, len(rows), ranks):
+        assert len({len(row) for row in rows[first : first + ranks]}) == 1
 
 
 def test_cells_are_in_proportion_to_time() -> None:
@@ -58,14 +72,131 @@ def test_colour_says_the_kind_and_text_the_microbatch() -> None:
     assert style_at(text, 0, 16) == ""
 
 
-def test_tiles_narrower_than_a_cell_are_shown_by_the_most_and_said() -> None:
-    timeline = simulate(build("zb-h1", 8, 32))
-    plain = chart(timeline, width=80, colour=False).plain
-    assert "a cell is 1.411 ms: it shows what fills most of it" in plain
-    assert set(lines(chart(timeline, width=80, colour=False))[0][7:]) <= set("FIW.")
-    coloured = chart(timeline, width=80, colour=True).plain
-    assert "half a cell is 0.705 ms" in coloured
-    assert "▌" in coloured
+def test_a_row_too_long_for_the_terminal_is_wrapped() -> None:
+    text = lines(chart(simulate(build("zb-h1", 8, 32)), width=80, colour=False))
+    assert text[0] == "rank 0 " + "F" * 8 + "." * 7 + "IWF" * 19 + "I"
+    assert text[9] == "rank 0 WFIWFIWFIWFIWFIWIWIWIWIWIWIWIW"
+    assert text[17].strip().startswith("|80 ms")
+    halves = chart(simulate(build("zb-h1", 8, 32)), width=80, colour=True).plain
+    assert len([line for line in halves.split("\n") if re.match(r"rank +\d", line)]) == 8
+    assert "half a cell is 1 ms" in halves
+    assert "110 columns" in halves.replace("\n", " ")
+
+
+def test_warm_up_and_drain_are_drawn_and_the_middle_is_cut_out() -> None:
+    text = lines(chart(simulate(build("zb-h1", 16, 64)), width=80, colour=False))
+    assert text[0] == "rank 0  " + "F" * 16 + "." * 15 + "I ⋯100%⋯ " + "IW" * 16
+    assert text[15] == "rank 15 " + "." * 15 + "FI" * 8 + "F ⋯100%⋯ " + "IWF" * 5 + "I" + "W" * 16
+    assert "143 ms" in text[16]
+    assert "143 ms cut out, and how busy the rank is in them" in text[18]
+    assert "215 columns" in " ".join(text[18:])
+
+
+def test_idle_in_what_is_cut_out_is_told() -> None:
+    ideal = simulate(build("1f1b", 2, 600))
+    late = np.where(ideal.start > 900 * MS, 10 * MS, 0)
+    text = chart(replace(ideal, start=ideal.start + late, end=ideal.end + late), width=80, colour=False).plain
+    assert text.count("⋯ 99%⋯") == 2
+
+
+def test_where_tiles_have_no_room_a_cell_says_how_busy_it_is() -> None:
+    text = chart(simulate(build("1f1b", 64, 256)), width=80, colour=False)
+    assert lines(text)[0] == f"rank 0  FFFF▓{'.' * 9}▓{'█' * 42}{'▓' * 15}"
+    assert "░▒▓█ how busy" in text.plain
+    assert "order cannot be read at this" in text.plain
+    assert "965 columns" in text.plain
+    coloured = chart(simulate(build("1f1b", 64, 256)), width=80, colour=True)
+    assert style_at(coloured, 0, 40) == MIXED.base
+    assert style_at(coloured, 0, 78) == HUES[Group.B].base
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize(("ranks", "microbatches"), [(4, 100), (8, 32), (8, 1000), (16, 32), (16, 64), (16, 1000)])
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb-h1"])
+def test_a_chart_fits_a_screen(name: str, ranks: int, microbatches: int, width: int) -> None:
+    timeline = simulate(build(name, ranks, microbatches))
+    for colour, basic in ((False, False), (True, True), (True, False)):
+        assert len(lines(chart(timeline, width=width, colour=colour, basic=basic))) < 40
+
+
+def drawn(text: Text, timeline: Timeline) -> list[list[str]]:
+    """What each rank's row says: its bands joined, split where it was cut."""
+    gutter = len(f"rank {timeline.ranks - 1} ")
+    rows: list[str] = [""] * timeline.ranks
+    for line in lines(text):
+        if re.match(r"rank +\d", line):
+            rows[int(line[5:gutter])] += line[gutter:]
+    return [re.split(r" ⋯ *\d+%⋯ ", row) for row in rows]
+
+
+costs = st.integers(1, 40).map(lambda tenths: tenths * MS // 10)
+
+
+@given(
+    name=st.sampled_from(["gpipe", "1f1b", "zb-h1"]),
+    ranks=st.integers(2, 12),
+    microbatches=st.integers(1, 60),
+    width=st.integers(24, 140),
+    cost=st.one_of(st.just((MS, MS, MS)), st.tuples(costs, costs, costs)),
+)
+def test_letters_are_the_true_order_and_dots_the_true_idle(
+    name: str, ranks: int, microbatches: int, width: int, cost: tuple[int, int, int]
+) -> None:
+    timeline = simulate(build(name, ranks, microbatches), Costs(default=StageCosts(*cost)))
+    compute = [timeline.where((timeline.lane == Lane.COMPUTE) & (timeline.rank == rank)) for rank in range(ranks)]
+    text = chart(timeline, width=width, colour=False)
+    assert [len(line) for line in lines(text) if len(line) > width] == []
+    layout = layout_of([timeline.where(timeline.lane == Lane.COMPUTE)], width - len(f"rank {ranks - 1} "), halves=False)
+    if layout.overview:
+        assert "order cannot be read" in text.plain.replace("\n", " ")
+        for row, tiles in zip(drawn(text, timeline), compute, strict=True):
+            busy = covered_fraction(tiles, 0, layout.step * len(row[0]), len(row[0]))
+            for cell, share in zip(row[0], busy.tolist(), strict=True):
+                assert abs({".": 0, "░": 1, "▒": 2, "▓": 3}.get(cell, 4) / 4 - share) < 0.33
+                assert (cell in "FBIW█") == (share >= 0.97)
+        return
+    for row, tiles in zip(drawn(text, timeline), compute, strict=True):
+        first, last = layout.cells(tiles.start), layout.cells(tiles.end)
+        order = "".join(
+            Kind(kind).name for kind, shown in zip(code_kind(tiles.code).tolist(), first < last, strict=True) if shown
+        )
+        read = ["".join(re.findall("[FBIW]", part)) for part in row]
+        if len(row) == 1:
+            assert read == [order]
+        else:
+            assert order.startswith(read[0])
+            assert order.endswith(read[1])
+        hidden = int((first == last).sum())
+        assert ("too short" in text.plain) or len(row) > 1 or not hidden
+        if len(row) == 1:
+            # Both edges of a gap are drawn to half a cell.
+            gaps = np.diff(np.concatenate([[0], np.column_stack([tiles.start, tiles.end]).ravel()]))[::2]
+            idle = timeline.makespan - int((tiles.end - tiles.start).sum())
+            assert abs(row[0].count(".") - idle / layout.step) <= np.count_nonzero(gaps) + 2
+
+
+@given(shares=st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_no_shade_hides_idle_or_work(shares: list[float]) -> None:
+    for shade, share in zip(_shades(np.array(shares)), shares, strict=True):
+        assert abs(shade / 4 - share) < 0.33
+        assert (shade == 4) == (share >= 0.97)
+        assert (shade == 0) == (share <= 0.03)
+
+
+def test_an_even_drain_has_one_shade() -> None:
+    assert set(_shades(np.tile([0.61, 0.64, 0.7], 20))) == {3}
+
+
+def test_sixteen_colours_keep_the_letters() -> None:
+    for ranks, microbatches in ((4, 8), (16, 64), (64, 256)):
+        timeline = simulate(build("zb-h1", ranks, microbatches))
+        plain, basic = (chart(timeline, width=80, colour=colour, basic=True) for colour in (False, True))
+        rows = [[line for line in lines(text) if re.match(r"rank +\d", line)] for text in (plain, basic)]
+        assert rows[0] == rows[1]
+    basic = chart(simulate(build("zb-h1", 4, 8)), width=80, colour=True, basic=True)
+    hues = {style_at(basic, 3, column).partition(" on ")[2] for column in range(7, 60)}
+    assert {"blue", "yellow", "green"} <= hues
+    assert not any("#" in str(span.style) for span in basic.spans)
 
 
 def test_a_short_tile_among_long_ones_is_counted() -> None:
