@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 WIDTH = 1400
 """px for which labels are chosen; the page chooses anew for its own width."""
 
-MARGINS = {"l": 64, "r": 16}
+MARGINS = {"l": 64, "r": 56}
+"""px; on the right stand the peaks of what is in flight, and charts below each other have one time axis."""
+
 SIZES = (11, 10, 9, 8)
 CHARACTER = 0.6  # width of a digit against its size
 LABELLED = (Group.F, Group.B, Group.I, Group.W)

@@ -11,9 +11,9 @@ import numpy as np
 from pipetrace.action import Action, Kind, code_kind, code_text
 from pipetrace.diff import Diff
 from pipetrace.report import html
-from pipetrace.report.figure import mode_for, tile_figure
+from pipetrace.report.figure import gaps_note, mode_for, tile_figure
 from pipetrace.report.marks import FloatArray
-from pipetrace.report.page import bubble_table
+from pipetrace.report.page import bubble_table, short
 from pipetrace.report.units import TimeUnit, percent, unit_for
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Timeline
@@ -72,7 +72,7 @@ def write_diff_page(
         known.insert(0, ("schedule", f"{schedule.name}, p = {schedule.ranks}, m = {schedule.microbatches}"))
     if len(step_makespans) > 1:
         known.append(("steps measured", _steps(step_makespans, chosen_step, unit)))
-    mode = mode_for(len(diff.ideal) + len(diff.measured)).value
+    mode = mode_for(len(diff.ideal) + len(diff.measured))
     body = [
         html.headline(headline_figures(diff, unit)),
         _warnings(notes),
@@ -80,7 +80,13 @@ def write_diff_page(
         html.section(
             "tiles-section",
             "Ideal and measured",
-            html.chart("tiles", figure, f"Tile charts of {title}: the ideal above the measured", mode),
+            html.chart(
+                "tiles",
+                figure,
+                f"Tile charts of {title}: the ideal above the measured",
+                mode.value,
+                gaps_note([diff.ideal, diff.measured], mode),
+            ),
             html.facts(known),
         ),
         html.section(
@@ -100,17 +106,21 @@ def headline_figures(diff: Diff, unit: TimeUnit) -> list[tuple[str, str, str]]:
     longer = measured.makespan - ideal.makespan
     share = f"{percent(longer / ideal.makespan, signed=True)} of the ideal" if ideal.makespan else "the ideal is empty"
     return [
-        ("Ideal makespan", unit.text(ideal.makespan), "first to last F, B, I or W"),
-        ("Measured makespan", unit.text(measured.makespan), "likewise"),
-        ("Measured is longer by" if longer >= 0 else "Measured is shorter by", unit.text(abs(longer)), share),
+        ("Ideal makespan", f"{short(ideal.makespan, unit)} {unit.name}", "first to last F, B, I or W"),
+        ("Measured makespan", f"{short(measured.makespan, unit)} {unit.name}", "likewise"),
+        (
+            "Measured is longer by" if longer >= 0 else "Measured is shorter by",
+            f"{short(abs(longer), unit)} {unit.name}",
+            share,
+        ),
         (
             "Bubble fraction",
-            f"{percent(ideal.fraction)} → {percent(measured.fraction)}",
+            f"{percent(ideal.fraction).removesuffix(' %')} → {percent(measured.fraction)}",
             "ideal → measured; Σ global idle / (p × makespan)",
         ),
         (
             "In-span idle",
-            f"{unit.number(sum(ideal.in_span_idle))} → {unit.text(sum(measured.in_span_idle))}",
+            f"{short(sum(ideal.in_span_idle), unit)} → {short(sum(measured.in_span_idle), unit)} {unit.name}",
             "ideal → measured; Σ (own span - busy)",
         ),
     ]
@@ -199,6 +209,6 @@ def _actions(diff: Diff, unit: TimeUnit) -> str:
         '<div class="scroll" tabindex="0" role="region" aria-label="Table of actions"><table>'
         "<caption>Each matched action, ideal and measured</caption>"
         f"<thead><tr>{head}</tr></thead><tbody></tbody></table></div>"
-        '<p class="more"><button type="button" data-more>Show 1,000 more</button></p></div>',
+        '<p class="more"><button type="button" data-more>Show more</button></p></div>',
         html.data("actions-data", {"unit": unit.ns, "decimals": decimals, "columns": columns}),
     )

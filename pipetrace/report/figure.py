@@ -18,7 +18,7 @@ from pipetrace.report.heatmap import add_heatmap
 from pipetrace.report.lines import add_lines
 from pipetrace.report.marks import FloatArray, Marks, lanes_of, marks_of
 from pipetrace.report.units import TimeUnit, unit_for
-from pipetrace.timeline import Timeline
+from pipetrace.timeline import UNKNOWN, Lane, Timeline
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -86,7 +86,10 @@ def tile_figure(
     heights = [timeline.ranks * row_pixels(timeline.ranks) for _, timeline in timelines]
     plot = sum(heights) + _BETWEEN * (len(timelines) - 1)
     figure = go.Figure()
-    figure.update_layout(_layout(timelines, plot, max(span, *map(_last, (t for _, t in timelines))) / unit.ns, unit))
+    # Transfers and waits give the legend of a narrow page a second line.
+    above = _TOP + (18 if len(lanes) > 1 else 0)
+    reach = max(span, *map(_last, (t for _, t in timelines))) / unit.ns
+    figure.update_layout(_layout(timelines, plot, above, reach, unit))
     top = plot
     shown: set[str] = set()
     for index, ((title, timeline), height) in enumerate(zip(timelines, heights, strict=True)):
@@ -108,14 +111,16 @@ def tile_figure(
     return figure
 
 
-def _layout(timelines: Sequence[tuple[str, Timeline]], plot: int, reach: float, unit: TimeUnit) -> dict[str, object]:
+def _layout(
+    timelines: Sequence[tuple[str, Timeline]], plot: int, above: int, reach: float, unit: TimeUnit
+) -> dict[str, object]:
     reach = reach or 1.0
     return {
         "template": "none",
         "barmode": "overlay",
         "bargap": 0,
-        "height": plot + _TOP + _BOTTOM,
-        "margin": {**MARGINS, "t": _TOP, "b": _BOTTOM},
+        "height": plot + above + _BOTTOM,
+        "margin": {**MARGINS, "t": above, "b": _BOTTOM},
         "paper_bgcolor": WHITE,
         "plot_bgcolor": PLOT,
         "font": {"family": FONT, "size": 12, "color": INK},
@@ -127,6 +132,15 @@ def _layout(timelines: Sequence[tuple[str, Timeline]], plot: int, reach: float, 
         "legend": LEGEND,
         "xaxis": time_axis(reach, unit) | {"anchor": f"y{'' if len(timelines) < 2 else len(timelines)}"},
     }
+
+
+def gaps_note(timelines: Sequence[Timeline], mode: Mode) -> str:
+    """What the gaps between tiles are, for below the chart."""
+    if mode is Mode.HEATMAP:
+        return ""
+    if any(((t.lane == Lane.RECV) & (t.waited != UNKNOWN) & (t.waited < t.end)).any() for t in timelines):
+        return "Gaps: grey where a rank waits for a receive; blank where it is idle, neither computing nor so waiting."
+    return "Gaps between tiles: idle."
 
 
 def time_axis(reach: float, unit: TimeUnit) -> dict[str, object]:

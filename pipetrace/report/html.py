@@ -24,12 +24,12 @@ _POLICY = (
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A number in a table with a bar behind it, so that a column's shape is seen at a glance.
+    """A number in a table with a bar to its left, so that a column's shape is seen at a glance.
 
     Args:
         text: The number.
         share: Length of the bar, 0 to 1.
-        hue: "f", "i", "w" or "idle".
+        hue: "f", "b", "i", "w" or "idle".
     """
 
     text: str
@@ -54,8 +54,8 @@ def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str | Bar]]
 def _cell(cell: str | Bar) -> str:
     if isinstance(cell, str):
         return f"<td>{escape(cell)}</td>"
-    width = 100 * min(max(cell.share, 0.0), 1.0)
-    return f'<td class="bar {cell.hue}" style="--share:{width:.1f}%"><span>{escape(cell.text)}</span></td>'
+    share = min(max(cell.share, 0.0), 1.0)
+    return f'<td class="bar {cell.hue}" style="--share:{share:.3f}">{escape(cell.text)}</td>'
 
 
 def headline(figures: Sequence[tuple[str, str, str]]) -> str:
@@ -81,7 +81,7 @@ def section(name: str, heading: str, *content: str) -> str:
     )
 
 
-def chart(name: str, figure: Figure, description: str, mode: str = "") -> str:
+def chart(name: str, figure: Figure, description: str, mode: str = "", note: str = "") -> str:
     """A chart, drawn when the page loads.
 
     Args:
@@ -89,10 +89,11 @@ def chart(name: str, figure: Figure, description: str, mode: str = "") -> str:
         figure: What is drawn.
         description: What it shows, for those who do not see it.
         mode: How it is drawn, said beneath it.
+        note: How it is read, likewise.
     """
-    said = (
-        f"<figcaption>Drawn as {escape(mode)}. Drag across to zoom, double-click for all.</figcaption>" if mode else ""
-    )
+    drawn = f"Drawn as {mode}. Drag across to zoom, double-click for all." if mode else ""
+    text = " ".join(part for part in (note, drawn) if part)
+    said = f"<figcaption>{escape(text)}</figcaption>" if text else ""
     height = int(figure.layout.height or 400)
     return (
         f'<figure class="chart"><div id="{name}" class="plot" role="img" aria-label="{escape(description)}" '

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipetrace.action import IntArray, Kind, code_kind
+from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind
 from pipetrace.metrics import ALL_FREED_AT, memory_over_time
 from pipetrace.report.bars import MARGINS
 from pipetrace.report.colours import HUES, WHITE, Group
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 _MOST_STEPS = 4_000  # corners of a rank's curve; more are not seen and make the page heavy
+
+
+def frees_at_once(timeline: Timeline) -> bool:
+    """Whether no backward is split into I and W, so that both conventions are the same."""
+    kinds = code_kind(np.concatenate([timeline.code, timeline.partner[timeline.partner != NO_ACTION]]))
+    return not np.isin(kinds, (Kind.I, Kind.W)).any()
 
 
 def memory_figure(timeline: Timeline) -> Figure:
@@ -33,7 +39,7 @@ def memory_figure(timeline: Timeline) -> Figure:
     figure = go.Figure()
     height = max(14, min(44, 700 // max(timeline.ranks, 1)))
     drawn = [(Kind.W, HUES[Group.W].alternate, "freed at W"), (Kind.I, HUES[Group.I].base, "freed at I")]
-    if not np.isin(code_kind(timeline.code), (Kind.I, Kind.W)).any():
+    if frees_at_once(timeline):
         drawn = [(Kind.W, HUES[Group.B].base, "freed at B")]
     for release, colour, name in drawn:
         for rank, (time, held) in enumerate(curves[release]):
@@ -70,6 +76,12 @@ def memory_figure(timeline: Timeline) -> Figure:
             )
     step = max(1, -(-14 // height))
     named = list(range(0, timeline.ranks, step))
+    peaks = [[int(held.max(initial=0)) for _, held in curves[release]] for release, _, _ in reversed(drawn)]
+    for rank in named:
+        # One number where both are the same.
+        text = " / ".join(dict.fromkeys(f"{of[rank]:,}" for of in peaks))
+        _beside(figure, rank, text, font_size=12 if len(text) <= 8 else 8)
+    _beside(figure, -0.5, "peak", yanchor="bottom", yshift=2)
     figure.update_layout(
         template="none",
         height=timeline.ranks * height + 84,
@@ -91,6 +103,13 @@ def memory_figure(timeline: Timeline) -> Figure:
         },
     )
     return figure
+
+
+def _beside(figure: Figure, y: float, text: str, **options: Any) -> None:
+    """Writes to the right of the plot."""
+    figure.add_annotation(
+        text=text, xref="paper", x=1, xanchor="left", xshift=4, yref="y", y=y, showarrow=False, **options
+    )
 
 
 def _thin(time: IntArray, held: IntArray, span: int) -> tuple[IntArray, IntArray]:

@@ -112,8 +112,8 @@
     const numbers = new Intl.NumberFormat("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
     const signed = new Intl.NumberFormat("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals,
       signDisplay: "exceptZero" });
-    const step = 200;
-    let limit = step;
+    const first = 25;
+    let limit = first;
     let sort = { key: "slip", down: true };
     let rows = [];
 
@@ -136,6 +136,11 @@
         if (head.dataset.key === sort.key) head.setAttribute("aria-sort", sort.down ? "descending" : "ascending");
         else head.removeAttribute("aria-sort");
       }
+    }
+
+    // A few at first, so that the page's end is near; who asks for more wants many.
+    function next() {
+      return limit === first ? 200 : 1000;
     }
 
     function cell(row, tag, text) {
@@ -162,6 +167,7 @@
       const shown = Math.min(limit, rows.length);
       count.textContent = `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")} actions shown`;
       more.hidden = shown === rows.length;
+      more.textContent = `Show ${Math.min(next(), rows.length - shown).toLocaleString("en")} more`;
     }
 
     const again = () => { arrange(); show(); };
@@ -170,12 +176,12 @@
         const key = head.dataset.key;
         const down = sort.key === key ? !sort.down : !["action", "rank", "ideal_start", "measured_start"].includes(key);
         sort = { key, down };
-        limit = step;
+        limit = first;
         again();
       });
     }
-    for (const input of inputs) input.addEventListener("input", () => { limit = step; again(); });
-    more.addEventListener("click", () => { limit += 5 * step; show(); });
+    for (const input of inputs) input.addEventListener("input", () => { limit = first; again(); });
+    more.addEventListener("click", () => { limit += next(); show(); });
     again();
   }
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from pipetrace.action import NO_ACTION
 from pipetrace.costs import Costs
 from pipetrace.metrics import Bubbles, bubbles, peak_in_flight
-from pipetrace.report.figure import mode_for, tile_figure
+from pipetrace.report.figure import gaps_note, mode_for, tile_figure
 from pipetrace.report.html import Bar, chart, facts, headline, section, table, write_page
-from pipetrace.report.memory import memory_figure
+from pipetrace.report.memory import frees_at_once, memory_figure
 from pipetrace.report.units import TimeUnit, percent, unit_for
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Timeline
@@ -34,39 +34,48 @@ def write_schedule_page(path: Path, schedule: Schedule, timeline: Timeline, cost
     unit = unit_for(of.makespan)
     title = f"{schedule.name}, {schedule.ranks} ranks, {schedule.microbatches} microbatches"
     most = max((*peak.release_at_input_grad, *peak.release_at_weight_grad), default=0) or 1
-    peaks = [
-        (
-            f"rank {rank}",
-            Bar(f"{at_i:,}", at_i / most, "i"),
-            Bar(f"{at_w:,}", at_w / most, "w"),
-        )
-        for rank, (at_i, at_w) in enumerate(zip(peak.release_at_input_grad, peak.release_at_weight_grad, strict=True))
+    at_once = frees_at_once(timeline)
+    conventions = [("freed at I", "i", peak.release_at_input_grad), ("freed at W", "w", peak.release_at_weight_grad)]
+    if at_once:
+        conventions = [("freed at B", "b", peak.release_at_weight_grad)]
+    peaks: list[tuple[str | Bar, ...]] = [
+        (f"rank {rank}", *(Bar(f"{held[rank]:,}", held[rank] / most, hue) for _, hue, held in conventions))
+        for rank in range(schedule.ranks)
     ]
     figure = tile_figure([(f"ideal, {unit.text(of.makespan)}", timeline)])
+    mode = mode_for(len(timeline))
+    chunk = "a chunk is what one microbatch leaves on one stage"
+    which = "" if at_once else ": freed at I / at W, once where they agree"
+    reading = f"All ranks on one scale; at the right their peaks in chunks{which}."
     body = [
         headline(
             [
-                ("Makespan", unit.text(of.makespan), "first to last F, B, I or W"),
+                ("Makespan", f"{short(of.makespan, unit)} {unit.name}", "first to last F, B, I or W"),
                 ("Bubble fraction", percent(of.fraction), "Σ global idle / (p × makespan)"),
-                ("Global idle", unit.text(sum(of.global_idle)), "Σ over ranks; makespan - busy"),
-                ("In-span idle", unit.text(sum(of.in_span_idle)), "Σ over ranks; own span - busy"),
+                ("Global idle", f"{short(sum(of.global_idle), unit)} {unit.name}", "Σ over ranks; makespan - busy"),
+                ("In-span idle", f"{short(sum(of.in_span_idle), unit)} {unit.name}", "Σ over ranks; own span - busy"),
                 (
                     "Peak in flight",
                     f"{max(peak.release_at_weight_grad):,} chunks",
-                    _peak_detail(peak.release_at_input_grad),
+                    "each freed at its B" if at_once else _peak_detail(peak.release_at_input_grad),
                 ),
             ]
         ),
         section(
             "schedule",
             "Tiles",
-            chart("tiles", figure, f"Tile chart of {title}", mode_for(len(timeline)).value),
+            chart("tiles", figure, f"Tile chart of {title}", mode.value, gaps_note([timeline], mode)),
             facts(facts_of(schedule, costs, unit)),
         ),
         section(
             "memory",
             "Activations in flight",
-            chart("in-flight", memory_figure(timeline), f"Activations in flight over time on each rank of {title}"),
+            chart(
+                "in-flight",
+                memory_figure(timeline),
+                f"Activations in flight over time on each rank of {title}",
+                note=reading,
+            ),
         ),
         section(
             "ranks",
@@ -75,14 +84,27 @@ def write_schedule_page(path: Path, schedule: Schedule, timeline: Timeline, cost
             bubble_table("Idle time of each rank", [("", of)], unit),
             table(
                 "Most activations in flight",
-                ("rank", "freed at I (chunks)", "freed at W (chunks)"),
+                ("rank", *(f"{name} (chunks)" for name, _, _ in conventions)),
                 peaks,
-                note="a chunk is what one microbatch leaves on one stage",
+                note=chunk + ("; no backward is split, so that a B frees it whole" if at_once else ""),
             ),
             "</div>",
         ),
     ]
     write_page(path, title, "Ideal schedule, simulated from costs.", body)
+
+
+def short(ns: int, unit: TimeUnit) -> str:
+    """A time for a card, to three digits or its whole number; tables have them all.
+
+    >>> from pipetrace.report.units import MILLISECONDS
+    >>> [short(ns, MILLISECONDS) for ns in (1_657_927_000, 18_697_000, 1_250_000, 27_000_000, 12_345)]
+    ['1,658', '18.7', '1.25', '27', '0.012']
+    """
+    value = ns / unit.ns
+    decimals = next((digits for least, digits in ((99.95, 0), (9.995, 1), (0.9995, 2)) if abs(value) >= least), 3)
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
 
 
 def _peak_detail(at_input_grad: tuple[int, ...]) -> str:

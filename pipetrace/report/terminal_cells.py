@@ -262,25 +262,25 @@ def _only(shares: FloatArray, kinds: list[int]) -> list[int | None]:
 
 def _shades(busy: FloatArray) -> list[int]:
     """The shade of each cell, from 0, idle, to 4, busy throughout."""
-    shades: list[int] = []
-    alike: list[float] = []
-
-    def settle() -> None:
-        # One shade for neighbours that are about alike: rounded one by one, the shades of an even drain would beat.
-        mean = sum(alike) / len(alike) if alike else 0.0
-        shades.extend([min(max(round(4 * mean), 1), 3)] * len(alike))
-        alike.clear()
-
-    for share in busy.tolist():
-        partial = _NONE < share < _ALL
-        if not partial or (alike and max(*alike, share) - min(*alike, share) > _ALIKE):
-            settle()
-        if partial:
-            alike.append(share)
-        else:
-            shades.append(4 if share >= _ALL else 0)
-    settle()
-    return shades
+    shades = np.where(busy >= _ALL, len(SHADES), 0)
+    partial = (busy > _NONE) & (busy < _ALL)
+    edges = np.flatnonzero(np.diff(partial.astype(np.int64), prepend=0, append=0)).reshape(-1, 2).tolist()
+    for first, last in edges:
+        run = busy[first:last]
+        if run.size >= 4:
+            # The cells beat with the gaps of an even drain; their neighbours' mean does not.
+            padded = np.concatenate([run[:1], run, run[-1:]])
+            run = (padded[:-2] + padded[1:-1] + padded[2:]) / 3
+        at = 0
+        while at < run.size:
+            to = at + 1
+            while to < run.size and np.ptp(run[at : to + 1]) <= _ALIKE:
+                to += 1
+            # One shade for neighbours that are about alike: rounded one by one, they would beat as well.
+            shades[first + at : first + to] = np.clip(np.round(4 * run[at:to].mean()), 1, len(SHADES) - 1)
+            at = to
+    drawn: list[int] = shades.tolist()
+    return drawn
 
 
 def _fill(code: int) -> str:

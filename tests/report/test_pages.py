@@ -214,11 +214,12 @@ def column(page: Page, index: int) -> list[str]:
 def test_the_table_of_actions_sorts_and_filters(table: Callable[[Diff], browser.Watched], slow_stage: Diff) -> None:
     page = table(slow_stage).page
     head = page.locator(".actions thead th")
+    page.locator("[data-more]").click()
     slips = [float(text.replace(",", "")) for text in column(page, 5)]
     assert slips == sorted(slips, reverse=True)
     assert head.nth(4).get_attribute("aria-sort") == "descending"
     head.nth(4).locator("button").click()
-    assert [float(text) for text in column(page, 5)] == sorted(slips)
+    assert [float(text) for text in column(page, 5)] == sorted(slips)[:25]
     assert head.nth(4).get_attribute("aria-sort") == "ascending"
     head.nth(0).locator("button").click()
     assert column(page, 1)[:3] == ["0F0", "0F1", "0F2"]
@@ -240,10 +241,68 @@ def test_the_table_of_actions_sorts_and_filters(table: Callable[[Diff], browser.
 def test_a_long_table_shows_its_worst_first_and_more_when_asked(table: Callable[[Diff], browser.Watched]) -> None:
     schedule = build("1f1b", 4, 200)
     page = table(diff(simulate(schedule), simulate(schedule, Costs(p2p=100_000)))).page
-    assert page.locator(".actions tbody tr").count() == 200
+    more, count = page.locator("[data-more]"), page.locator("[data-count]")
+    for shown, offered in ((25, "200"), (225, "1,000"), (1225, "375")):
+        assert page.locator(".actions tbody tr").count() == shown
+        assert count.inner_text() == f"{shown:,} of 1,600 actions shown"
+        assert more.inner_text() == f"Show {offered} more"
+        more.click()
+    assert page.locator(".actions tbody tr").count() == 1600
+    assert not more.is_visible()
+
+
+@pytest.mark.browser
+def test_all_rows_that_are_said_to_be_shown_are_on_the_page(
+    table: Callable[[Diff], browser.Watched], slow_stage: Diff
+) -> None:
+    page = table(slow_stage).page
     page.locator("[data-more]").click()
-    assert page.locator(".actions tbody tr").count() == 1200
-    assert "1,200 of 1,600" in page.locator("[data-count]").inner_text()
+    assert page.locator("[data-count]").inner_text() == "96 of 96 actions shown"
+    hidden = "(box => box.scrollHeight - box.clientHeight)(document.querySelector('.actions .scroll'))"
+    assert page.evaluate(hidden) == 0
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("ranks", [4, 16])
+def test_bars_stand_beside_their_numbers(tmp_path: Path, chromium: Browser, ranks: int) -> None:
+    path = schedule_page(tmp_path / "page.html", ranks=ranks)
+    with browser.Watched(chromium, width=800) as seen:
+        seen.page.goto(path.as_uri())
+        room = seen.page.evaluate(
+            "[...document.querySelectorAll('td.bar')].map(cell => {"
+            " const bar = getComputedStyle(cell, '::before'), text = document.createRange();"
+            " text.selectNodeContents(cell);"
+            " return text.getBoundingClientRect().x - cell.getBoundingClientRect().x"
+            " - parseFloat(bar.left) - parseFloat(bar.width); })"
+        )
+    assert len(room) == 5 * ranks
+    assert min(room) >= 4
+
+
+def test_where_no_backward_is_split_one_convention_is_told(tmp_path: Path) -> None:
+    text = without_plotly(schedule_page(tmp_path / "a.html", "1f1b"))
+    assert "freed at B (chunks)" in text
+    assert "no backward is split" in text
+    assert "freed at I" not in text
+    assert "freed at W" not in text
+    split = without_plotly(schedule_page(tmp_path / "b.html"))
+    assert "freed at I (chunks)" in split
+    assert "freed at W (chunks)" in split
+
+
+def test_gaps_are_told(tmp_path: Path, slow_stage: Diff) -> None:
+    assert "Gaps between tiles: idle." in without_plotly(schedule_page(tmp_path / "a.html"))
+    text = without_plotly(diff_page(tmp_path / "b.html", slow_stage))
+    assert "grey where a rank waits for a receive; blank where it is idle" in text
+
+
+def test_cards_have_few_digits(tmp_path: Path, slow_stage: Diff) -> None:
+    text = without_plotly(diff_page(tmp_path / "a.html", slow_stage))
+    figures = re.findall(r"<strong>([^<]+)</strong>", text)
+    assert figures[:3] == ["27 ms", "38.9 ms", "11.9 ms"]
+    assert re.fullmatch(r"11\.1 → \d\d\.\d %", figures[3])
+    assert re.fullmatch(r"6 → \d\d\.\d ms", figures[4])
+    assert "measured, 38.891 ms" in text
 
 
 @pytest.mark.browser

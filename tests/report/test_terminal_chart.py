@@ -152,8 +152,8 @@ def test_letters_are_the_true_order_and_dots_the_true_idle(
         for row, tiles in zip(drawn(text, timeline), compute, strict=True):
             busy = covered_fraction(tiles, 0, layout.step * len(row[0]), len(row[0]))
             for cell, share in zip(row[0], busy.tolist(), strict=True):
-                assert abs({".": 0, "░": 1, "▒": 2, "▓": 3}.get(cell, 4) / 4 - share) < 0.33
                 assert (cell in "FBIW█") == (share >= 0.97)
+                assert (cell == ".") == (share <= 0.03)
         return
     for row, tiles in zip(drawn(text, timeline), compute, strict=True):
         first, last = layout.cells(tiles.start), layout.cells(tiles.end)
@@ -177,14 +177,20 @@ def test_letters_are_the_true_order_and_dots_the_true_idle(
 
 @given(shares=st.lists(st.floats(0, 1), min_size=1, max_size=40))
 def test_no_shade_hides_idle_or_work(shares: list[float]) -> None:
-    for shade, share in zip(_shades(np.array(shares)), shares, strict=True):
-        assert abs(shade / 4 - share) < 0.33
+    shades = _shades(np.array(shares))
+    for shade, share in zip(shades, shares, strict=True):
         assert (shade == 4) == (share >= 0.97)
         assert (shade == 0) == (share <= 0.03)
+    # What is neither is a mean over neighbours, and on the whole the truth.
+    assert abs(np.mean(shades) / 4 - np.mean(shares)) < 0.25
 
 
-def test_an_even_drain_has_one_shade() -> None:
-    assert set(_shades(np.tile([0.61, 0.64, 0.7], 20))) == {3}
+@pytest.mark.parametrize("column", np.linspace(3.1, 9.1, 13))
+def test_an_even_drain_has_no_beats(column: float) -> None:
+    at = np.arange(60) * column
+    # A backward of two, a gap of one.
+    busy = np.diff(np.interp(np.append(at, at[-1] + column), np.arange(1000), np.cumsum(np.arange(1000) % 3 > 0)))
+    assert len(set(_shades(busy / column)[2:-2])) == 1
 
 
 def test_sixteen_colours_keep_the_letters() -> None:
