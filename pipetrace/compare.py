@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from pipetrace.costs import Costs
 from pipetrace.errors import ScheduleError
-from pipetrace.metrics import Bubbles, PeakInFlight, bubbles, peak_in_flight
+from pipetrace.metrics import Bubbles, PeakInFlight, bubbles, peak_in_flight_of
 from pipetrace.same_model import cut
 from pipetrace.schedule import Schedule
 from pipetrace.simulate import simulate
@@ -208,4 +208,4 @@ def _row(
         return Row(candidate, setting, None, error)
     links = schedule.links
     transfers = int(links.crosses(links.inputs).sum() + links.crosses(links.gradients).sum())
-    return Row(candidate, setting, Figures(schedule, of, costs, bubbles(of), peak_in_flight(schedule), transfers))
+    return Row(candidate, setting, Figures(schedule, of, costs, bubbles(of), peak_in_flight_of(of), transfers))

@@ -65,6 +65,9 @@ class _Rank:
     idle_since: int = 0
     in_flight: int = 0
     spinning: int = 0
+    # Actions that could start, the first of the list on top: those that take an activation, and the others.
+    takers: list[int] = field(default_factory=list)
+    others: list[int] = field(default_factory=list)
     # The action that runs: how much of its work was left when, and at how much left which outputs leave.
     row: int = NOT_YET
     left: int = 0
@@ -118,15 +121,23 @@ class StepPlayer:
         self.send, self.receive = transfers.send.tolist(), transfers.receive.tolist()
         self.sender, self.receiver, self.time = transfers.sender.tolist(), transfers.receiver.tolist(), time.tolist()
         self.duration, self.takes, self.gives = duration.tolist(), takes.tolist(), gives.tolist()
-        self.before = _local_producers(links)
+        self.before, self.after = _local_edges(links)
+        self.rank_of = links.rank.tolist()
         self.needs: list[list[int]] = [[] for _ in range(n)]
         self.outputs: list[list[tuple[int, int]]] = [[] for _ in range(n)]
-        ends = zip(transfers.producer.tolist(), transfers.consumer.tolist(), ready.tolist(), strict=True)
+        self.consumer = transfers.consumer.tolist()
+        ends = zip(transfers.producer.tolist(), self.consumer, ready.tolist(), strict=True)
         for t, (producer, consumer, after) in enumerate(ends):
             self.needs[consumer].append(t)
             if sends_itself:
                 self.outputs[producer].append((after, t))
         self.ranks = [_Rank(deque(program.rows), deque(program.steps)) for program in programs]
+        self.missing = [len(needs) + len(before) for needs, before in zip(self.needs, self.before, strict=True)]
+        self.reorders = waiting.policy is Wait.DATAFLOW and waiting.reorder
+        for program in programs:
+            for row in program.rows:
+                if not self.missing[row]:
+                    self._is_ready(row)
         self.channels: dict[tuple[int, int], _Channel] = {}
         self.start, self.end, self.idle_since = ([NOT_YET] * n for _ in range(3))
         self.sent, self.received, self.began, self.arrived = ([NOT_YET] * k for _ in range(4))
@@ -184,23 +195,45 @@ class StepPlayer:
         """The action that a rank with a free lane starts now, or `NOT_YET`."""
         state = self.ranks[rank]
         first = state.rows[0]
-        if self._is_ready(first):
+        if not self.missing[first]:
             return first
-        if self.waiting.policy is Wait.DATAFLOW and self.waiting.reorder:
-            # An action may overtake others if the list order can still be followed behind it within the cap: so,
-            # however the step goes on, there is a way to its end.
-            held = peak = state.in_flight
-            for row in state.rows:
-                if self._is_ready(row) and peak + self.takes[row] <= self.caps[rank]:
-                    return row
-                peak = max(peak, held + self.takes[row])
-                held += self.takes[row] - self.gives[row]
-        return NOT_YET
+        if not self.reorders:
+            return NOT_YET
+        taker, other = (self._first_left(ready) for ready in (state.takers, state.others))
+        if taker != NOT_YET and (other == NOT_YET or taker < other) and self._may_overtake(rank, taker):
+            return taker
+        return other
 
-    def _is_ready(self, row: int) -> bool:
-        return all(self.arrived[t] != NOT_YET for t in self.needs[row]) and all(
-            self.end[producer] != NOT_YET for producer in self.before[row]
-        )
+    def _first_left(self, ready: list[int]) -> int:
+        """The first of some ready actions that has not started."""
+        while ready and self.start[ready[0]] != NOT_YET:
+            heapq.heappop(ready)
+        return ready[0] if ready else NOT_YET
+
+    def _may_overtake(self, rank: int, taker: int) -> bool:
+        """Whether the list order can still be followed within the cap after an action has taken its activation.
+
+        If so, then however the step goes on, there is a way to its end. If not, it is not for later takers either.
+        """
+        state = self.ranks[rank]
+        held = peak = state.in_flight
+        for row in state.rows:
+            if row == taker:
+                break
+            peak = max(peak, held + self.takes[row])
+            held += self.takes[row] - self.gives[row]
+        return bool(peak + self.takes[taker] <= self.caps[rank])
+
+    def _has(self, row: int) -> None:
+        """One more thing that a row needs is there."""
+        self.missing[row] -= 1
+        if not self.missing[row]:
+            self._is_ready(row)
+
+    def _is_ready(self, row: int) -> None:
+        if self.reorders:
+            state = self.ranks[self.rank_of[row]]
+            heapq.heappush(state.takers if self.takes[row] else state.others, row)
 
     # An action
 
@@ -246,6 +279,8 @@ class StepPlayer:
         row, state.row, state.left = state.row, NOT_YET, 0
         self.end[row] = state.idle_since = self.now
         state.in_flight -= self.gives[row]
+        for consumer in self.after[row]:
+            self._has(consumer)
         self._at(self.now, _RANKS_GO_ON, self._go_on, rank)
 
     def _spin(self, rank: int, change: int) -> None:
@@ -297,6 +332,7 @@ class StepPlayer:
     def _arrive(self, t: int) -> None:
         receiver = self.receiver[t]
         self.arrived[t] = self.now
+        self._has(self.consumer[t])
         self._spin(receiver, -1)
         if self.waiting.ordered:
             channel = self.channels[self._pair(t)]
@@ -344,11 +380,13 @@ class StepPlayer:
         return text
 
 
-def _local_producers(links: Links) -> list[list[int]]:
-    """The rows of the same rank that each row waits for."""
+def _local_edges(links: Links) -> tuple[list[list[int]], list[list[int]]]:
+    """The rows of the same rank that each row waits for, and those that wait for it."""
     before: list[list[int]] = [[] for _ in range(links.rank.size)]
+    after: list[list[int]] = [[] for _ in range(links.rank.size)]
     for column in (links.inputs, links.local, links.gradients):
         here = np.flatnonzero((column >= 0) & ~links.crosses(column))
         for row, producer in zip(here.tolist(), column[here].tolist(), strict=True):
             before[row].append(producer)
-    return before
+            after[producer].append(row)
+    return before, after

@@ -5,7 +5,7 @@ from pipetrace.metrics.bubbles import Bubbles, bubbles
 from pipetrace.metrics.chunks import chunk_keys, halves
 from pipetrace.metrics.critical_path import Step, critical_path, path_of
 from pipetrace.metrics.gaps import Cause, Gap, gaps, gaps_of, idle_by_cause, sums_of
-from pipetrace.metrics.memory import MemoryOverTime, memory_over_time
+from pipetrace.metrics.memory import MemoryOverTime, memory_over_time, peak_in_flight_of
 from pipetrace.metrics.peaks import PeakInFlight, in_flight, peak_in_flight
 from pipetrace.metrics.phases import PhaseIdle, Phases, phases
 from pipetrace.metrics.series import Series
@@ -46,6 +46,7 @@ __all__ = [
     "parse_size",
     "path_of",
     "peak_in_flight",
+    "peak_in_flight_of",
     "phases",
     "sizes_from_dict",
     "sizes_to_dict",

@@ -20,8 +20,9 @@ from pipetrace.action import (
     code_stage,
 )
 from pipetrace.metrics.chunks import chunk_keys, halves
+from pipetrace.metrics.peaks import PeakInFlight
 from pipetrace.metrics.series import Series
-from pipetrace.metrics.sizes import MemorySizes
+from pipetrace.metrics.sizes import ALL_FREED_AT, MemorySizes
 from pipetrace.metrics.tiles import is_kind
 from pipetrace.timeline import Timeline
 
@@ -168,3 +169,14 @@ def _parameters(tiles: Timeline, codes: IntArray, rows: IntArray, sizes: MemoryS
         for of in np.unique((tiles.rank[rows] * pipes + pipe) * stages + stage).tolist():
             held[of // (pipes * stages)] += sizes.of(of % stages).parameters
     return held
+
+
+def peak_in_flight_of(timeline: Timeline, replica: int = 0) -> PeakInFlight:
+    """Peak activations in flight of a timeline, ideal or measured, in chunks.
+
+    Where every rank kept its list's order this is `peak_in_flight` of the schedule.
+    """
+    freed_at_input, freed_at_weight = (
+        memory_over_time(timeline, ALL_FREED_AT[release], replica=replica).peak for release in (Kind.I, Kind.W)
+    )
+    return PeakInFlight(freed_at_input, freed_at_weight)

@@ -62,6 +62,8 @@ def place_weight_gradients(
         ScheduleError: The schedule is not valid, the arguments do not go together, or a cap is less than the order
             needs even if every W runs as early as it can; with rank and action.
     """
+    if rule not in list(WeightRule):
+        raise ScheduleError(f"weight gradients placed {rule!r}", f"rules are {', '.join(WeightRule)}")
     rule = WeightRule(rule)
     takes_lag, takes_caps = rule is WeightRule.LAGGED, rule in (WeightRule.BUBBLES, WeightRule.CAPPED)
     for what, given, takes, needs in (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipetrace.advice import StageBytes
 from pipetrace.compare import Comparison, Figures, Row, Setting
+from pipetrace.errors import DeadlockError
 from pipetrace.report.console import stdout_console
 from pipetrace.report.summary import SCHEMA, schedule_summary
 from pipetrace.report.units import TimeUnit, unit_for
@@ -151,7 +152,8 @@ def _table(comparison: Comparison, columns: Sequence[Column], width: int) -> Tex
             out.append(f"{comparison.variable} = {setting.label}\n", "italic")
         for row in rows:
             if row.figures is None:
-                text = f"{_short(row.candidate.label, first).ljust(first)}{' ' * gap}not built: {row.reason}"
+                what = "deadlock" if isinstance(row.error, DeadlockError) else "not built"
+                text = f"{_short(row.candidate.label, first).ljust(first)}{' ' * gap}{what}: {row.reason}"
                 out.append(_short(text, width) + "\n", "dim")
             else:
                 out.append(line(row.candidate.label, cells[row], _best(rows, row, columns)))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipetrace.action import NO_ACTION
 from pipetrace.costs import Costs
-from pipetrace.metrics import Bubbles, bubbles, peak_in_flight
+from pipetrace.metrics import Bubbles, bubbles, peak_in_flight_of
 from pipetrace.report.figure import gaps_note, mode_for, tile_figure
 from pipetrace.report.html import Bar, chart, facts, headline, section, table, write_page
 from pipetrace.report.memory import frees_at_once, memory_figure
@@ -30,7 +30,7 @@ def write_schedule_page(path: Path, schedule: Schedule, timeline: Timeline, cost
     Raises:
         OutputError: The file cannot be written.
     """
-    of, peak = bubbles(timeline), peak_in_flight(schedule)
+    of, peak = bubbles(timeline), peak_in_flight_of(timeline)
     unit = unit_for(of.makespan)
     title = f"{schedule.name}, {schedule.ranks} ranks, {schedule.microbatches} microbatches"
     most = max((*peak.release_at_input_grad, *peak.release_at_weight_grad), default=0) or 1

@@ -15,7 +15,7 @@ from pipetrace.metrics import (
     bubbles,
     memory_over_time,
     path_of,
-    peak_in_flight,
+    peak_in_flight_of,
     phases,
     sizes_to_dict,
     sums_of,
@@ -43,7 +43,7 @@ def schedule_summary(
         sizes: How large things are, for `memory`; one chunk an activation, freed at W, when None.
         causes: Whether to say what idle time waited for and which path is critical: an entry for each step of it.
     """
-    idle, peak = bubbles(timeline), peak_in_flight(schedule)
+    idle, peak = bubbles(timeline), peak_in_flight_of(timeline)
     out = {
         "schedule": schedule.name,
         "ranks": schedule.ranks,

@@ -10,7 +10,7 @@ import numpy as np
 from pipetrace.action import Action, Kind, code_text
 from pipetrace.costs import Costs
 from pipetrace.diff import Diff
-from pipetrace.metrics import ALL_FREED_AT, MemorySizes, bubbles, memory_over_time, peak_in_flight, phases
+from pipetrace.metrics import ALL_FREED_AT, MemorySizes, bubbles, memory_over_time, peak_in_flight_of, phases
 from pipetrace.report.causes import cause_tables
 from pipetrace.report.layout import named_values, table_of
 from pipetrace.report.units import TimeUnit, percent, size_unit_for, unit_for
@@ -41,7 +41,7 @@ def schedule_tables(
         sizes: How large things are, for a table of memory in bytes beside the activations in chunks.
         verbose: Also says what idle time waited for, and shows the critical path.
     """
-    of, peak = bubbles(timeline), peak_in_flight(schedule)
+    of, peak = bubbles(timeline), peak_in_flight_of(timeline)
     unit = unit_for(of.makespan)
     pairs = [
         ("schedule", f"{schedule.name}, p = {schedule.ranks}, m = {schedule.microbatches}"),

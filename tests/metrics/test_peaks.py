@@ -3,10 +3,14 @@ from __future__ import annotations
 from hypothesis import given
 
 from pipetrace.action import Kind
-from pipetrace.metrics import in_flight, peak_in_flight
+from pipetrace.costs import Costs
+from pipetrace.costs_io import parse_costs
+from pipetrace.metrics import in_flight, peak_in_flight, peak_in_flight_of
 from pipetrace.passes import add_communication
+from pipetrace.schedules import build
 from pipetrace.simulate import simulate
-from tests.strategies import Sizes, sizes
+from pipetrace.waiting import Wait, Waiting
+from tests.strategies import Sizes, costs, sizes
 from tests.test_schedule import of
 
 
@@ -32,3 +36,17 @@ def test_sends_and_receives_hold_nothing_and_take_no_time(size: Sizes) -> None:
     ideal = simulate(listed)
     assert len(ideal) == len(schedule)
     assert ideal.makespan == simulate(schedule).makespan
+
+
+@given(sizes(ranks=4, microbatches=8), costs())
+def test_a_timeline_in_list_order_has_the_peaks_of_the_list(size: Sizes, given: Costs) -> None:
+    schedule = size.build()
+    assert peak_in_flight_of(simulate(schedule, given)) == peak_in_flight(schedule)
+
+
+def test_a_timeline_out_of_order_has_its_own_peaks() -> None:
+    schedule = build("zb-h1", 8, 32)
+    timeline = simulate(schedule, parse_costs("F=10,I=12,W=8", p2p=500_000), Waiting(Wait.DATAFLOW))
+    peaks = peak_in_flight_of(timeline)
+    assert peaks.release_at_input_grad != peak_in_flight(schedule).release_at_input_grad
+    assert max(peaks.release_at_weight_grad) <= 8
