@@ -127,10 +127,10 @@ def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseE
         meet()
     except BaseException as error:
         report(error)
-        recorder.finish(job.folder, scratch)
+        recorder.finish(job.claim.staging, scratch)
         raise _ReportedError from error
     line.at(Phase.WRITING)
-    recorder.finish(job.folder, scratch)
+    recorder.finish(job.claim.staging, scratch)
     if not config.check:
         return None
     line.at(Phase.CHECKING)

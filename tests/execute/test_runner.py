@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import pipetrace
-from pipetrace.action import COMPUTE_KINDS, Action, Kind, parse, parse_action
+from pipetrace.action import Action, Kind, parse, parse_action
 from pipetrace.costs import Costs, StageCosts
 from pipetrace.errors import OutputError, RunError
 from pipetrace.execute import RunConfig, RunResult, run
@@ -91,16 +91,18 @@ def test_each_step_has_every_label_once_in_list_order(sleep_run: RunResult) -> N
             assert len(posts) == 2 * 6 * ends
 
 
-def test_compute_takes_what_it_was_told_at_least(sleep_run: RunResult) -> None:
-    cost = {"F": 3000, "I": 2000, "W": 1000}
+def test_compute_takes_what_it_was_told(sleep_run: RunResult) -> None:
+    took: dict[str, list[float]] = {"F": [], "I": [], "W": []}
     for rank in range(4):
         for start, end, name in labels_of(trace_of(sleep_run.folder, rank)):
             if name.startswith("PP:"):
                 action = parse(name[3:])
                 assert isinstance(action, Action)
-                assert action.kind in COMPUTE_KINDS
-                # Three decimals are as far as a trace goes.
-                assert end - start >= cost[action.kind.name] - 0.01
+                took[action.kind.name].append(end - start)
+    for kind, nominal in (("F", 3000), ("I", 2000), ("W", 1000)):
+        assert len(took[kind]) == 2 * 4 * 6
+        # Three decimals are as far as a trace goes. A busy machine delays many actions, but not all.
+        assert nominal - 0.01 <= min(took[kind]) <= 1.2 * nominal
 
 
 def test_every_message_was_the_right_one(sleep_run: RunResult) -> None:
@@ -192,5 +194,9 @@ def test_a_run_is_described_with_what_changes_figures(monkeypatch: pytest.Monkey
 
 def test_an_action_may_take_longer_than_the_timeout() -> None:
     costs = Costs(StageCosts(1 * MS, 2 * MS, 3 * MS), stages={1: StageCosts(1 * MS, 1 * MS, 1 * MS, 7000 * MS)})
-    assert longest_action(RunConfig(costs=costs)) == pytest.approx(7.0)
-    assert longest_action(RunConfig("transformer", costs=costs)) == 0.0
+    schedule = pipetrace.build("1f1b", 2, 2)
+    assert longest_action(schedule, RunConfig(costs=costs)) == pytest.approx(7.0)
+    assert longest_action(schedule, RunConfig("transformer", costs=costs)) == 0.0
+    # A pair shows no progress between its halves.
+    pairs = pipetrace.build("dualpipe", 2, 4)
+    assert longest_action(pairs, RunConfig(costs=costs)) == pytest.approx(7.001)
