@@ -69,6 +69,25 @@ def test_a_rank_that_is_killed(tmp_path: Path) -> None:
     assert [(tmp_path / trace_name(rank)).exists() for rank in range(3)] == [True, False, True]
 
 
+def test_a_rank_that_is_killed_by_a_signal_without_a_name(tmp_path: Path) -> None:
+    error = failure(tmp_path, "unnamed_signal")
+    assert error.message.startswith("rank 1 was in 1F2 of step 1 and was killed by SIGRTMIN+6; rank 0 ")
+
+
+def test_a_rank_that_somebody_else_tells_to_end(tmp_path: Path) -> None:
+    error = failure(tmp_path, "terminated")
+    assert error.message.startswith("rank 1 was in 1F2 of step 1 and was told to end by SIGTERM, not by pipetrace; ")
+    assert all((tmp_path / trace_name(rank)).exists() for rank in range(3))
+
+
+def test_a_rank_that_is_stopped(tmp_path: Path) -> None:
+    error = failure(tmp_path, "stopped", stall_s=1.0)
+    assert error.message.startswith("rank 1 was in 1F2 of step 1 and is stopped, and nothing moved for 1 s; rank 0 ")
+    assert "SIGCONT" in error.hint
+    # It was let go on, to write what it had.
+    assert all((tmp_path / trace_name(rank)).exists() for rank in range(3))
+
+
 def test_a_rank_that_ends_without_a_word(tmp_path: Path) -> None:
     assert "rank 1 was in 1F2 of step 1 and ended with status 3" in failure(tmp_path, "exiting").message
 
@@ -89,8 +108,15 @@ def test_a_rank_that_hangs_and_does_not_listen(tmp_path: Path) -> None:
     assert [(tmp_path / trace_name(rank)).exists() for rank in range(3)] == [True, False, True]
 
 
-def test_a_workload_that_cannot_be_made(tmp_path: Path) -> None:
-    assert "was starting and raised MemoryError: too large" in failure(tmp_path, "failing_to_start").message
+def test_a_workload_that_cannot_be_made_leaves_an_earlier_run(tmp_path: Path) -> None:
+    schedule = pipetrace.build("1f1b", 3, 4)
+    with claim(tmp_path, schedule, describe(schedule, RunConfig())) as claimed:
+        (claimed.staging / trace_name(0)).write_text("old")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    error = failure(tmp_path, "failing_to_start")
+    assert "was starting and raised MemoryError: too large" in error.message
+    assert "is as it was" in error.hint
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_lost_weight_gradient_fails_the_check(tmp_path: Path) -> None:
