@@ -15,10 +15,11 @@ import pytest
 
 import pipetrace
 from pipetrace.action import Action, Kind, parse, parse_action
-from pipetrace.costs import Costs, StageCosts
+from pipetrace.costs import Costs, PairCost, StageCosts
 from pipetrace.errors import OutputError, RunError
 from pipetrace.execute import RunConfig, RunResult, run
 from pipetrace.execute.runner import describe, longest_action
+from pipetrace.passes import add_communication
 from pipetrace.placement import Placement
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import RUN_FILE, SCHEDULE_FILE, read_run_info, trace_name
@@ -153,6 +154,31 @@ def test_two_pipes_and_an_overlapped_pair_bring_every_message_to_its_place(tmp_p
     assert texts.count("WAIT:d1:1RECV_F3") == 2
 
 
+@pytest.mark.parametrize("name", ["chimera", "dualpipe"])
+def test_the_pipes_replicas_add_their_gradients_up(tmp_path: Path, name: str) -> None:
+    result = run(pipetrace.build(name, 4, 8), SMALL, tmp_path)
+    assert result.check is not None
+    # Two addends make the same sum in either order.
+    assert result.check.bit_equal, result.check.text
+    assert all(rank.compared for rank in result.check.ranks)
+    texts = [[name for _, _, name in labels_of(trace_of(tmp_path, rank))] for rank in (0, 3)]
+    assert [text[-2:] for text in texts] == [
+        ["PP:0REDUCE_GRAD", "PP:d1:3REDUCE_GRAD"],
+        ["PP:d1:0REDUCE_GRAD", "PP:3REDUCE_GRAD"],
+    ]
+
+
+def test_listed_sends_and_receives_are_left_out_and_that_is_said(tmp_path: Path) -> None:
+    schedule = pipetrace.build("1f1b", 2, 3)
+    told: list[str] = []
+    config = RunConfig(costs=Costs(StageCosts(0, 0, 0)), steps=1, warmup=0, check=True)
+    result = run(add_communication(schedule), config, tmp_path, told.append)
+    assert result.check is not None
+    assert result.check.passed
+    assert "sends and receives are left out" in told[0]
+    assert read_csv(tmp_path / SCHEDULE_FILE).schedule.same_order(schedule)
+
+
 def test_an_earlier_run_with_more_ranks_leaves_nothing_behind(tmp_path: Path) -> None:
     config = RunConfig(costs=Costs(StageCosts(0, 0, 0)), steps=1, warmup=0)
     run(pipetrace.build("gpipe", 2, 2), config, tmp_path)
@@ -164,11 +190,9 @@ def test_an_earlier_run_with_more_ranks_leaves_nothing_behind(tmp_path: Path) ->
 
 def test_what_cannot_be_run_is_refused_before_anything_starts(tmp_path: Path) -> None:
     told: list[str] = []
-    two = Placement(2, ((0, 1), (1, 0)), "mirrored")
-    lists = [["0F0", "d1:1F1", "d1:1B1", "0B0"], ["d1:0F1", "1F0", "1B0", "d1:0B1"]]
-    schedule = Schedule.from_actions("chimera", two, 2, [[parse(a) for a in actions] for actions in lists])
-    with pytest.raises(RunError, match="chimera has 2 pipes"):
-        run(schedule, RunConfig("transformer"), tmp_path / "a", told.append)
+    config = RunConfig(costs=Costs(pair=PairCost(MS, MS, MS)))
+    with pytest.raises(RunError, match="overlapped pair"):
+        run(pipetrace.build("dualpipe", 2, 4), config, tmp_path / "a", told.append)
     (tmp_path / "file").write_text("x")
     with pytest.raises(OutputError):
         run(pipetrace.build("gpipe", 2, 2), RunConfig(), tmp_path / "file", told.append)

@@ -101,6 +101,10 @@ class SleepStage:
         """See `Stage`."""
         sleep_until(time.perf_counter_ns() + self._costs.W)
 
+    def gradients(self) -> list[torch.Tensor]:
+        """See `Stage`: there are none."""
+        return []
+
 
 def _identity(message: torch.Tensor) -> IntArray:
     """The first bytes of a message as one integer, shape (1,); a view."""
