@@ -25,12 +25,15 @@ class Phase(IntEnum):
     WAITING = 4
     COMPUTING = 5
     FLUSHING = 6
-    CHECKING = 7
-    WRITING = 8
-    DONE = 9
+    REDUCING = 7
+    CHECKING = 8
+    WRITING = 9
+    DONE = 10
 
 
-NEEDS_OTHERS = frozenset({Phase.CONNECTING, Phase.BARRIER, Phase.POSTING, Phase.WAITING, Phase.FLUSHING})
+NEEDS_OTHERS = frozenset(
+    {Phase.CONNECTING, Phase.BARRIER, Phase.POSTING, Phase.WAITING, Phase.FLUSHING, Phase.REDUCING}
+)
 """Phases in which a rank depends on others, so that its failure may be another rank's fault."""
 
 _PHRASES = {
@@ -41,6 +44,7 @@ _PHRASES = {
     Phase.WAITING: "waited for {text} from rank {peer} in step {step}",
     Phase.COMPUTING: "was in {text} of step {step}",
     Phase.FLUSHING: "waited for {text} to be taken by rank {peer} in step {step}",
+    Phase.REDUCING: "waited for the other replicas in {text} of step {step}",
     Phase.CHECKING: "compared with the reference",
     Phase.WRITING: "wrote its trace",
     Phase.DONE: "had ended",

@@ -4,12 +4,15 @@ The reference builds the whole model, runs each microbatch through all stages as
 up in the order in which the schedule does: addition of floats depends on it. The same kernels on the same numbers in
 the same order then give the same bits, and a difference is a fault of the pipeline: a value that went to the wrong
 place, a microbatch left out, a weight gradient that was lost.
+
+Where several pipes hold replicas of a stage, each pipe's microbatches are added up by themselves and then the pipes.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -20,38 +23,73 @@ from pipetrace.execute.stages.autograd_stage import AutogradStage
 
 
 def compare(
-    program: Program,
+    rank: int,
     stages: Mapping[tuple[int, int], AutogradStage],
+    orders: Mapping[tuple[int, int], tuple[int, ...]],
     model: Callable[[], Sequence[AutogradStage]],
     tick: Callable[[], None],
 ) -> RankCheck:
     """Compares what a step left in a rank's stages with the reference.
 
     Args:
-        program: What the rank ran.
+        rank: Whose.
         stages: Its stages by (pipe, stage), as the step left them.
+        orders: See `weight_orders`; of all ranks.
         model: Makes all stages of the model afresh.
         tick: Called after each microbatch of the reference.
     """
     worst, worst_rel, worst_abs, loss_difference = "", 0.0, 0.0, 0.0
     bit_equal, compared = True, 0
-    for order, held in _by_order(program).items():
-        reference = model()
-        run_reference(reference, order, tick)
-        for pipe, number in held:
-            stage, wanted = stages[pipe, number], reference[number]
-            for (name, weight), (_, other) in zip(stage.named_parameters(), wanted.named_parameters(), strict=True):
-                compared += 1
-                absolute, relative = difference(weight.grad, other.grad)
-                bit_equal &= _same_bits(weight.grad, other.grad)
-                worst_abs = max(worst_abs, absolute)
-                if relative > worst_rel:
-                    worst, worst_rel = f"{name} of stage {number}", relative
-            if wanted.losses:
-                ours, theirs = (_total(losses, sorted(wanted.losses)) for losses in (stage.losses, wanted.losses))
-                bit_equal &= ours == theirs
-                loss_difference = max(loss_difference, _distance(ours, theirs))
-    return RankCheck(program.rank, compared, worst_abs, worst_rel, loss_difference, bit_equal, worst)
+    held = {number for _, number in stages}
+    references = _references({part: order for part, order in orders.items() if part[1] in held}, model, tick)
+    for (pipe, number), stage in stages.items():
+        replicas = [reference for part, reference in sorted(references.items()) if part[1] == number]
+        for index, (name, weight) in enumerate(stage.named_parameters()):
+            other = _added([replica.gradients[index] for replica in replicas])
+            compared += 1
+            absolute, relative = difference(weight.grad, other)
+            bit_equal &= _same_bits(weight.grad, other)
+            worst_abs = max(worst_abs, absolute)
+            if relative > worst_rel:
+                worst, worst_rel = f"{name} of stage {number}", relative
+        wanted = references[pipe, number].losses
+        if wanted:
+            ours, theirs = (_total(losses, sorted(wanted)) for losses in (stage.losses, wanted))
+            bit_equal &= ours == theirs
+            loss_difference = max(loss_difference, _distance(ours, theirs))
+    return RankCheck(rank, compared, worst_abs, worst_rel, loss_difference, bit_equal, worst)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """What one pipe's microbatches leave in one stage: each weight's gradient, and the losses on the last stage."""
+
+    gradients: list[torch.Tensor | None]
+    losses: dict[int, torch.Tensor]
+
+
+def _references(
+    orders: Mapping[tuple[int, int], tuple[int, ...]],
+    model: Callable[[], Sequence[AutogradStage]],
+    tick: Callable[[], None],
+) -> dict[tuple[int, int], _Reference]:
+    """By (pipe, stage); stages whose order is the same share a run of the model."""
+    found: dict[tuple[int, int], _Reference] = {}
+    for order in dict.fromkeys(orders.values()):
+        stages = model()
+        run_reference(stages, order, tick)
+        for part in (part for part, its in orders.items() if its == order):
+            stage = stages[part[1]]
+            found[part] = _Reference([weight.grad for _, weight in stage.named_parameters()], stage.losses)
+    return found
+
+
+def _added(gradients: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+    total: torch.Tensor | None = None
+    for gradient in gradients:
+        if gradient is not None:
+            total = gradient if total is None else total + gradient
+    return total
 
 
 def run_reference(stages: Sequence[AutogradStage], order: Sequence[int], tick: Callable[[], None]) -> None:
@@ -87,18 +125,14 @@ def difference(ours: torch.Tensor | None, reference: torch.Tensor | None) -> tup
     return absolute, absolute / scale if scale else math.inf
 
 
-def _by_order(program: Program) -> dict[tuple[int, ...], list[tuple[int, int]]]:
-    """A rank's stages by the order in which their microbatches' weight gradients are added up."""
+def weight_orders(programs: Sequence[Program]) -> dict[tuple[int, int], tuple[int, ...]]:
+    """For each (pipe, stage) that `programs` run, the order in which microbatches' weight gradients are added up."""
     orders: dict[tuple[int, int], list[int]] = {}
-    for op in program.ops:
-        for half in op.halves:
-            action = half.action
-            if action.kind in (Kind.B, Kind.W) and action.microbatch is not None:
-                orders.setdefault((action.pipe, action.stage), []).append(action.microbatch)
-    stages: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-    for held, order in orders.items():
-        stages.setdefault(tuple(order), []).append(held)
-    return stages
+    for half in (half for program in programs for op in program.ops for half in op.halves):
+        action = half.action
+        if action.kind in (Kind.B, Kind.W) and action.microbatch is not None:
+            orders.setdefault((action.pipe, action.stage), []).append(action.microbatch)
+    return {part: tuple(order) for part, order in orders.items()}
 
 
 def _same_bits(ours: torch.Tensor | None, reference: torch.Tensor | None) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipetrace.errors import RunError
 from pipetrace.execute.config import RunConfig
+from pipetrace.execute.folder import Claim
 from pipetrace.execute.result import RankCheck
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import RunInfo
@@ -25,7 +25,7 @@ class Job:
         schedule: Valid, past the preflight.
         config: Options.
         info: For the traces' metadata.
-        folder: Run folder, made and writable.
+        claim: The run folder, and where in it the ranks write.
         factory: Where the workload is made, "package.module:function".
         stall_s: Seconds without progress of any rank before the run is given up.
     """
@@ -33,7 +33,7 @@ class Job:
     schedule: Schedule
     config: RunConfig
     info: RunInfo
-    folder: Path
+    claim: Claim
     factory: str
     stall_s: float
 
@@ -64,6 +64,11 @@ class Step:
     """So many steps (warm-up counted) are done on every rank; 0 says that all ranks are connected."""
 
     done: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The supervisor is alive; said every second."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 from pipetrace.errors import RunError
 from pipetrace.execute.job import Done, Failed, Job, Step
 from pipetrace.execute.result import RankCheck
+from pipetrace.execute.signals import is_stopped, signal_name
 
 # The supervisor finds modules where the caller does, whatever the caller did to its path.
 _START = """
@@ -27,6 +29,9 @@ main(control)
 """
 
 _END_S = 20.0  # more than the supervisor gives its ranks
+_START_S = 120.0  # for torch to be imported from a slow disk, on top of the time-out
+_SILENCE_S = 5.0  # for the supervisor's beats to be late, on top of the time-out
+_CLOSING_S = 3.0  # between the end of the line and that of the process
 
 Progress = Callable[[str], None]
 
@@ -63,21 +68,60 @@ def launch(job: Job, progress: Progress) -> tuple[RankCheck, ...]:
         with control:
             try:
                 progress(f"starting {job.schedule.ranks} ranks")
-                control.send([entry for entry in sys.path if isinstance(entry, str)])
-                control.send((job, scratch))
+                _send(control, [entry for entry in sys.path if isinstance(entry, str)])
+                _send(control, (job, scratch))
                 return _listen(control, job, progress)
-            except (EOFError, OSError):
-                # Before it is waited for: until then its process group cannot be another's.
+            except _SilentError as silence:
+                stopped = is_stopped(process.pid)
                 _kill_group(process)
-                raise RunError(_why_it_ended(process.wait(), log)) from None
+                process.wait()
+                how = "is stopped" if stopped else "does not answer"
+                raise RunError(
+                    f"the process that starts the ranks {how}: nothing was heard of it for {silence.seconds:g} s",
+                    "SIGSTOP or a debugger stops a process; SIGCONT lets it go on" if stopped else "",
+                ) from None
+            except _GoneError:
+                by_itself = _ends_by_itself(process)
+                _kill_group(process)
+                raise RunError(_why_it_ended(process.wait(), by_itself, log)) from None
             finally:
                 _end(process, control)
 
 
+class _GoneError(Exception):
+    """The supervisor has closed the line."""
+
+
+class _SilentError(Exception):
+    """The supervisor has the line open and says nothing."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+def _send(control: Connection, value: object) -> None:
+    try:
+        control.send(value)
+    except OSError:
+        raise _GoneError from None
+
+
+def _receive(control: Connection, patience: float) -> object:
+    try:
+        if not control.poll(patience):
+            raise _SilentError(patience)
+        return control.recv()
+    except (EOFError, OSError):
+        raise _GoneError from None
+
+
 def _listen(control: Connection, job: Job, progress: Progress) -> tuple[RankCheck, ...]:
     config = job.config
+    patience = job.stall_s + _START_S
     while True:
-        message = control.recv()
+        message = _receive(control, patience)
+        patience = job.stall_s + _SILENCE_S
         if isinstance(message, Done):
             return message.checks
         if isinstance(message, Failed):
@@ -116,7 +160,23 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _why_it_ended(code: int, log: Path) -> str:
+def _ends_by_itself(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process that closed its line ends without being killed.
+
+    It is not reaped: until then its process group cannot be another's.
+    """
+    limit = time.monotonic() + _CLOSING_S
+    while time.monotonic() < limit:
+        if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _why_it_ended(code: int, by_itself: bool, log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+    if not by_itself:
+        how = "stopped answering and had to be killed"
+    else:
+        how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with status {code}"
     return f"the process that starts the ranks {how}" + (f": {lines[-1].strip()}" if lines else "")

@@ -14,6 +14,9 @@ import torch.distributed as dist
 
 from pipetrace.execute.program import Transfer
 
+# Stalls are found by the supervisor, who can also say where; gloo's own time-out must not come first.
+_NEVER = timedelta(days=7)
+
 
 class Pending(Protocol):
     """A transfer under way."""
@@ -31,6 +34,9 @@ class Transport(Protocol):
     def post_receive(self, buffer: torch.Tensor, transfer: Transfer) -> Pending:
         """Makes room for a value of exactly the buffer's shape and dtype; never blocks."""
 
+    def add_up(self, value: torch.Tensor, ranks: tuple[int, ...]) -> None:
+        """Puts the sum over `ranks`, this one among them, into a contiguous tensor; returns when it is there."""
+
     def barrier(self) -> None:
         """Returns when all ranks are here."""
 
@@ -40,21 +46,27 @@ class GlooTransport:
 
     Gloo is rendezvous: a send completes only when its receive is posted, so nothing here waits for a send. Tags keep
     transfers of one pair apart in whatever order they are posted.
+
+    Args:
+        rank, ranks: Which of how many.
+        rendezvous: A file that all ranks see, not there yet.
+        groups: Sets of ranks that add values up, in the same order on every rank.
     """
 
-    def __init__(self, rank: int, ranks: int, rendezvous: Path) -> None:
+    def __init__(self, rank: int, ranks: int, rendezvous: Path, groups: Sequence[tuple[int, ...]] = ()) -> None:
         # A set name is the user's choice; otherwise the loopback, as a host name may resolve to a dead interface.
         loopback: Sequence[str] = [name for _, name in socket.if_nameindex() if name.startswith("lo")]
         if loopback:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback[0])
-        # Stalls are found by the supervisor, who can also say where; gloo's own time-out must not come first.
         dist.init_process_group(
             "gloo",
             init_method=f"file://{rendezvous}",
             rank=rank,
             world_size=ranks,
-            timeout=timedelta(days=7),
+            timeout=_NEVER,
         )
+        # Every rank makes every group: torch wants it so.
+        self._groups = {members: dist.new_group(list(members), timeout=_NEVER) for members in groups}
 
     def post_send(self, value: torch.Tensor, transfer: Transfer) -> Pending:
         """See `Transport`."""
@@ -69,6 +81,11 @@ class GlooTransport:
         if work is None:
             raise RuntimeError(f"rank {transfer.receiver} is not in the process group")
         return work
+
+    def add_up(self, value: torch.Tensor, ranks: tuple[int, ...]) -> None:
+        """See `Transport`."""
+        if len(ranks) > 1:
+            dist.all_reduce(value, group=self._groups[ranks])
 
     def barrier(self) -> None:
         """See `Transport`."""

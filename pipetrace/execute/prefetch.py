@@ -35,6 +35,7 @@ class PrefetchStep:
         buffer: Makes room for the value that a receive brings.
         line: Where the rank says what it does.
         label: Marks it in the trace.
+        finish: What is left to do at a step's end.
     """
 
     def __init__(
@@ -45,11 +46,13 @@ class PrefetchStep:
         buffer: Callable[[Action], torch.Tensor],
         line: Line,
         label: Label,
+        finish: Callable[[], None] = lambda: None,
     ) -> None:
         self._stages = stages
         self._transport = transport
         self._line = line
         self._label = label
+        self._finish = finish
         self._receives = [
             (transfer, transfer.receive.code, f"POST:{transfer.receive}", buffer(transfer.receive))
             for transfer in program.receives
@@ -107,6 +110,7 @@ class PrefetchStep:
             line.at(Phase.FLUSHING, transfer.send.code)
             with label(f"WAIT:{transfer.send}"):
                 pending.wait()
+        self._finish()
         line.step_done()
 
     def _compute(self, half: Half, value: torch.Tensor | None) -> torch.Tensor | None:

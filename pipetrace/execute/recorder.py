@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from pipetrace.errors import OutputError
 from pipetrace.trace.run_folder import RunInfo, trace_name
 
 METADATA_KEY = "pipetrace"
@@ -65,11 +66,11 @@ class Recorder:
         """Stops, and writes the trace; it appears under its name only when it is whole.
 
         Args:
-            folder: Run folder.
+            folder: Where the trace goes.
             scratch: Folder for what is thrown away.
 
         Raises:
-            OSError: The trace cannot be written.
+            OutputError: The trace cannot be written.
         """
         self._probes.append(clock_probe())
         self._profile.add_metadata_json(METADATA_KEY, json.dumps(self._metadata()))
@@ -78,9 +79,16 @@ class Recorder:
         self._profile.export_chrome_trace(str(raw))
         final = folder / trace_name(self._rank)
         partial = final.with_name(final.name + ".partial")
-        with raw.open("rb") as read, gzip.open(partial, "wb", compresslevel=_GZIP_LEVEL) as write:
-            shutil.copyfileobj(read, write, 1 << 20)
-        partial.replace(final)
+        with raw.open("rb") as read:
+            try:
+                with gzip.open(partial, "wb", compresslevel=_GZIP_LEVEL) as write:
+                    shutil.copyfileobj(read, write, 1 << 20)
+                partial.replace(final)
+            except OSError as error:
+                raise OutputError(
+                    f"the trace cannot be written: {error.strerror or error}",
+                    "see that the run folder is still there and has room",
+                ) from None
         raw.unlink()
 
     def _metadata(self) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from pipetrace.action import NO_ACTION
 from pipetrace.errors import RunError
 from pipetrace.execute.config import RunConfig
-from pipetrace.execute.folder import prepare_folder
+from pipetrace.execute.folder import claim
 from pipetrace.execute.job import Job
 from pipetrace.execute.launcher import launch
 from pipetrace.execute.program import preflight
@@ -54,26 +55,38 @@ def run(
         RunError: The run cannot be started, or broke; then everything has ended, and traces up to there are kept.
         KeyboardInterrupt: From the keyboard, likewise.
     """
+    tell = progress or (lambda _text: None)
+    # As given: an order of sends and receives that cannot work is a fault even where it is not used.
+    schedule.validate()
+    if schedule.has_communication:
+        tell("the list's sends and receives are left out: a run derives its own")
+        schedule = schedule.compute_only()
     preflight(schedule)
-    if config.workload == "transformer" and schedule.placement.pipes > 1:
-        raise RunError(
-            f"{schedule.name} has {schedule.placement.pipes} pipes, and the transformer runs one so far",
-            "run it with the sleep workload",
-        )
+    check_workload(schedule, config)
     info = describe(schedule, config)
     folder = folder.absolute()
-    prepare_folder(folder, schedule, info)
-    job = Job(schedule, config, info, folder, _FACTORIES[config.workload], config.timeout + longest_action(config))
-    checks = launch(job, progress or (lambda _text: None))
+    with claim(folder, schedule, info) as claimed:
+        stall_s = config.timeout + longest_action(schedule, config)
+        checks = launch(Job(schedule, config, info, claimed, _FACTORIES[config.workload], stall_s), tell)
     return RunResult(folder, info, _report(config, checks) if config.check else None)
 
 
-def longest_action(config: RunConfig) -> float:
+def check_workload(schedule: Schedule, config: RunConfig) -> None:
+    """Refuses what a workload cannot do with a schedule, here, where nothing has been started or written.
+
+    Raises:
+        RunError: Saying what.
+    """
+    if config.workload == "sleep" and config.costs.pair is not None and (schedule.partner != NO_ACTION).any():
+        raise RunError(
+            "sleep runs the halves of an overlapped pair one after the other and cannot take a cost for the pair",
+            "leave FB out of the costs",
+        )
+
+
+def longest_action(schedule: Schedule, config: RunConfig) -> float:
     """Seconds for which an action may rightly show no progress because it was told to take them."""
-    if config.workload != "sleep":
-        return 0.0
-    costs = [config.costs.default, *config.costs.stages.values()]
-    return 1e-9 * max(max(of.F, of.I, of.W, of.full_backward) for of in costs)
+    return 1e-9 * int(config.costs.durations(schedule).max()) if config.workload == "sleep" else 0.0
 
 
 def describe(schedule: Schedule, config: RunConfig) -> RunInfo:

@@ -13,6 +13,7 @@ import contextlib
 import gc
 import importlib
 import os
+import select
 import shutil
 import signal
 import time
@@ -24,11 +25,13 @@ from typing import NoReturn
 
 from pipetrace.execute.board import NEEDS_OTHERS, Board, Phase
 from pipetrace.execute.folder import error_name
-from pipetrace.execute.job import Done, Failed, Job, RankError, Step
+from pipetrace.execute.job import Beat, Done, Failed, Job, RankError, Step
 from pipetrace.execute.result import RankCheck
+from pipetrace.execute.signals import is_stopped, signal_name
 from pipetrace.trace.run_folder import trace_name
 
 _POLL_S = 0.1
+_BEAT_S = 1.0
 _GRACE_S = 0.5  # after the first failure, for the one that caused it to be heard of
 _PATIENCE_S = 3.0  # after the order to stop, for a rank to obey
 _LIMIT_S = 12.0  # after the first failure, for everything to have ended
@@ -90,7 +93,8 @@ def main(control: Connection) -> NoReturn:
     gc.freeze()
     outcome = Supervisor(control, job, scratch).run()
     if outcome is None:
-        shutil.rmtree(scratch, ignore_errors=True)
+        for folder in (scratch, job.claim.staging):
+            shutil.rmtree(folder, ignore_errors=True)
     else:
         with contextlib.suppress(OSError):
             control.send(outcome)
@@ -119,6 +123,7 @@ class Supervisor:
         self._next_kill = 0.0
         self._orphaned = False
         self._told = -1
+        self._next_beat = 0.0
         self._ticks = (-1, 0.0)
 
     def run(self) -> Done | Failed | None:
@@ -126,6 +131,7 @@ class Supervisor:
         for rank in range(self._job.schedule.ranks):
             self._ranks.append(self._fork(rank))
         while any(rank.alive for rank in self._ranks):
+            self._beat()
             self._listen()
             self._reap()
             if self._failed_at is None:
@@ -154,6 +160,15 @@ class Supervisor:
         write.close()
         return _Rank(rank, pid, read)
 
+    def _beat(self) -> None:
+        """Says that this process is alive; a caller that does not listen is not waited for."""
+        if self._orphaned or time.monotonic() < self._next_beat:
+            return
+        self._next_beat = time.monotonic() + _BEAT_S
+        with contextlib.suppress(OSError):
+            if select.select([], [self._control], [], 0)[1]:
+                self._control.send(Beat())
+
     def _listen(self) -> None:
         """Waits a moment for whatever comes first, and takes it in."""
         sources: list[Connection] = [rank.results for rank in self._ranks if rank.open]
@@ -180,7 +195,9 @@ class Supervisor:
             return
         if isinstance(message, RankError):
             rank.error = message
-            if not message.stopped:
+            if message.stopped and not self._stop_sent:
+                self._fail(_Event(rank.rank, "was told to end by SIGTERM, not by pipetrace", "", certain=True))
+            elif not message.stopped:
                 event = _Event(rank.rank, f"raised {message.summary}", message.hint, certain=not message.needs_others)
                 self._fail(event)
         else:
@@ -203,7 +220,7 @@ class Supervisor:
         if code == 0 or rank.killed or rank.error is not None:
             return
         if code < 0:
-            name = signal.Signals(-code).name
+            name = signal_name(-code)
             hint = "the system kills with SIGKILL when memory runs out" if name == "SIGKILL" else ""
             self._fail(_Event(rank.rank, f"was killed by {name}", hint, certain=True))
         else:
@@ -237,6 +254,17 @@ class Supervisor:
             self._ticks = ticks, now
         elif now - self._ticks[1] > self._job.stall_s:
             phases = {rank.rank: self._board.phase(rank.rank) for rank in self._ranks if rank.alive}
+            stopped = [rank for rank in phases if is_stopped(self._ranks[rank].pid)]
+            if stopped:
+                self._fail(
+                    _Event(
+                        stopped[0],
+                        f"is stopped, and nothing moved for {self._job.stall_s:g} s",
+                        "SIGSTOP or a debugger stops a process; SIGCONT lets it go on",
+                        certain=True,
+                    )
+                )
+                return
             # Who waits is not to blame for the stall, as long as somebody does not.
             busy = [rank for rank, phase in phases.items() if phase not in NEEDS_OTHERS]
             self._fail(
@@ -257,6 +285,8 @@ class Supervisor:
             self._stop_sent = True
             for rank in alive:
                 os.kill(rank.pid, signal.SIGTERM)
+                # One that was stopped obeys too, once it goes on.
+                os.kill(rank.pid, signal.SIGCONT)
         elif since > max(_PATIENCE_S, self._next_kill):
             # Ranks stuck in C code obey nobody, but they wake up when the rank they wait for is gone: end one at a
             # time, first those that wait for nobody. Ranks that have spoken are writing their traces.
@@ -273,25 +303,26 @@ class Supervisor:
 
     def _verdict(self) -> Failed:
         event = next((event for event in self._events if event.certain), self._events[0])
-        folder = self._job.folder
-        for partial in folder.glob("rank*.partial"):
-            partial.unlink(missing_ok=True)
+        folder, staging = self._job.claim.folder, self._job.claim.staging
+        kept = sum((staging / trace_name(rank.rank)).exists() for rank in self._ranks)
+        replaces = self._job.claim.replaces
         states = dict(enumerate(self._states))
         message, hints = event.what, [event.hint]
         if event.rank is not None:
             message = f"rank {event.rank} {states.pop(event.rank)} and {event.what}"
             said = self._last_words(self._ranks[event.rank])
-            if said:
+            if said and (kept or not replaces):
                 with contextlib.suppress(OSError):
-                    path = folder / error_name(event.rank)
-                    path.write_text(said, encoding="utf-8")
-                    hints.append(f"what rank {event.rank} said is in {path}")
+                    name = error_name(event.rank)
+                    (staging / name).write_text(said, encoding="utf-8")
+                    hints.append(f"what rank {event.rank} said is in {folder / name}")
         named = [f"rank {rank} {state}" for rank, state in states.items()]
         if len(named) > _MAX_NAMED:
             named[_MAX_NAMED:] = [f"and {len(named) - _MAX_NAMED} more ranks"]
-        kept = sum((folder / trace_name(rank.rank)).exists() for rank in self._ranks)
         if kept:
             hints.append(f"{kept} of {len(self._ranks)} traces, up to the failure, are in {folder}")
+        elif replaces:
+            hints.append(f"nothing was recorded, and the earlier run in {folder} is as it was")
         return Failed("; ".join([message, *named]), "; ".join(hint for hint in hints if hint))
 
     def _last_words(self, rank: _Rank) -> str:

@@ -23,6 +23,7 @@ from pipetrace.execute.p2p import GlooTransport
 from pipetrace.execute.prefetch import PrefetchStep
 from pipetrace.execute.program import compile_rank
 from pipetrace.execute.recorder import Recorder
+from pipetrace.execute.reduce import GradientReduction, groups, reductions
 from pipetrace.execute.result import RankCheck
 
 
@@ -106,9 +107,10 @@ def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseE
     workload = load_factory(job.factory)(schedule, config)
     stages = {held: workload.stage(*held) for held in schedule.placement.held_by(rank)}
     line.at(Phase.CONNECTING)
-    transport = GlooTransport(rank, schedule.ranks, scratch / "rendezvous")
+    transport = GlooTransport(rank, schedule.ranks, scratch / "rendezvous", groups(schedule.placement))
     recorder = Recorder(rank, job.info)
-    step = PrefetchStep(program, stages, transport, workload.buffer, line, recorder.label)
+    reduction = GradientReduction(reductions(schedule.placement, rank), stages, transport, line, recorder.label)
+    step = PrefetchStep(program, stages, transport, workload.buffer, line, recorder.label, reduction.run)
 
     def meet() -> None:
         line.at(Phase.BARRIER)
@@ -127,10 +129,10 @@ def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseE
         meet()
     except BaseException as error:
         report(error)
-        recorder.finish(job.folder, scratch)
+        recorder.finish(job.claim.staging, scratch)
         raise _ReportedError from error
     line.at(Phase.WRITING)
-    recorder.finish(job.folder, scratch)
+    recorder.finish(job.claim.staging, scratch)
     if not config.check:
         return None
     line.at(Phase.CHECKING)

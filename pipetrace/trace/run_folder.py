@@ -18,6 +18,7 @@ from typing import Any
 from pipetrace.costs import Costs
 from pipetrace.costs_io import costs_from_dict, costs_to_dict
 from pipetrace.errors import CostError, TraceError
+from pipetrace.trace.files import replacing
 
 SCHEMA = 1
 RUN_FILE = "run.toml"
@@ -116,10 +117,15 @@ class RunInfo:
 
 
 def write_run_info(folder: Path, info: RunInfo) -> None:
-    """Writes `run.toml`."""
+    """Writes `run.toml`.
+
+    Raises:
+        OutputError: It cannot be written; one that was there is as it was.
+    """
     import tomli_w
 
-    (folder / RUN_FILE).write_text(tomli_w.dumps(info.to_dict()), encoding="utf-8")
+    with replacing(folder / RUN_FILE) as file:
+        file.write(tomli_w.dumps(info.to_dict()).encode())
 
 
 def read_run_info(folder: Path) -> RunInfo:

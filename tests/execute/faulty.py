@@ -69,6 +69,18 @@ def killed(schedule: Schedule, config: RunConfig) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
+def unnamed_signal(schedule: Schedule, config: RunConfig) -> SleepWorkload:
+    return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGRTMIN + 6))
+
+
+def terminated(schedule: Schedule, config: RunConfig) -> SleepWorkload:
+    return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGTERM))
+
+
+def stopped(schedule: Schedule, config: RunConfig) -> SleepWorkload:
+    return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGSTOP))
+
+
 def exiting(schedule: Schedule, config: RunConfig) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os._exit(3))
 

@@ -83,6 +83,35 @@ def test_a_supervisor_that_is_killed_takes_the_ranks_with_it(tmp_path: Path) -> 
     assert end_within(below, 10)
 
 
+def test_a_supervisor_that_is_stopped_does_not_hang_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipetrace.execute.launcher._SILENCE_S", 2.0)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temp"))
+    (tmp_path / "temp").mkdir()
+    below: set[int] = set()
+
+    def stop(text: str) -> None:
+        if text.startswith("step ") and not below:
+            below.update(own_descendants())
+            (parent,) = (pid for pid in below if descendants(pid))
+            os.kill(parent, signal.SIGSTOP)
+
+    config = RunConfig(costs=Costs(StageCosts(MS, MS, MS)), steps=1_000_000, timeout=1.0)
+    with pytest.raises(RunError, match="the process that starts the ranks is stopped") as caught:
+        run(pipetrace.build("1f1b", 2, 2), config, tmp_path / "run", stop)
+    assert "SIGCONT" in caught.value.hint
+    assert len(below) == 3
+    assert end_within(below, 10)
+    assert not list((tmp_path / "temp").iterdir())
+
+
+def test_a_supervisor_that_crashes_is_not_called_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The line closes a while before the process ends.
+    start = "import sys, os, time; os.close(int(sys.argv[1])); time.sleep(0.3); sys.exit('a crash')"
+    monkeypatch.setattr("pipetrace.execute.launcher._START", start)
+    with pytest.raises(RunError, match="the process that starts the ranks ended with status 1: a crash"):
+        run(pipetrace.build("1f1b", 2, 2), RunConfig(), tmp_path)
+
+
 def test_an_interpreter_that_cannot_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipetrace.execute.launcher._START", "raise SystemExit('out of order')")
     with pytest.raises(RunError, match="the process that starts the ranks ended with status 1: out of order"):

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 import pipetrace
-from pipetrace.action import COMPUTE_KINDS, Action, Kind, parse, parse_action
-from pipetrace.costs import Costs, StageCosts
+from pipetrace.action import Action, Kind, parse, parse_action
+from pipetrace.costs import Costs, PairCost, StageCosts
 from pipetrace.errors import OutputError, RunError
 from pipetrace.execute import RunConfig, RunResult, run
 from pipetrace.execute.runner import describe, longest_action
+from pipetrace.passes import add_communication
 from pipetrace.placement import Placement
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import RUN_FILE, SCHEDULE_FILE, read_run_info, trace_name
@@ -91,16 +92,18 @@ def test_each_step_has_every_label_once_in_list_order(sleep_run: RunResult) -> N
             assert len(posts) == 2 * 6 * ends
 
 
-def test_compute_takes_what_it_was_told_at_least(sleep_run: RunResult) -> None:
-    cost = {"F": 3000, "I": 2000, "W": 1000}
+def test_compute_takes_what_it_was_told(sleep_run: RunResult) -> None:
+    took: dict[str, list[float]] = {"F": [], "I": [], "W": []}
     for rank in range(4):
         for start, end, name in labels_of(trace_of(sleep_run.folder, rank)):
             if name.startswith("PP:"):
                 action = parse(name[3:])
                 assert isinstance(action, Action)
-                assert action.kind in COMPUTE_KINDS
-                # Three decimals are as far as a trace goes.
-                assert end - start >= cost[action.kind.name] - 0.01
+                took[action.kind.name].append(end - start)
+    for kind, nominal in (("F", 3000), ("I", 2000), ("W", 1000)):
+        assert len(took[kind]) == 2 * 4 * 6
+        # Three decimals are as far as a trace goes. A busy machine delays many actions, but not all.
+        assert nominal - 0.01 <= min(took[kind]) <= 1.2 * nominal
 
 
 def test_every_message_was_the_right_one(sleep_run: RunResult) -> None:
@@ -109,7 +112,7 @@ def test_every_message_was_the_right_one(sleep_run: RunResult) -> None:
     assert [rank.compared for rank in sleep_run.check.ranks] == [6, 12, 12, 6]
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("gpipe", "float32"), ("1f1b", "float32"), ("zb-h1", "float64")])
+@pytest.mark.parametrize(("name", "dtype"), [("1f1b", "float32"), ("zb-h1", "float64")])
 def test_the_transformer_agrees_with_a_single_process_to_the_last_bit(tmp_path: Path, name: str, dtype: str) -> None:
     told: list[str] = []
     config = replace(SMALL, dtype=dtype)
@@ -151,9 +154,29 @@ def test_two_pipes_and_an_overlapped_pair_bring_every_message_to_its_place(tmp_p
     assert texts.count("WAIT:d1:1RECV_F3") == 2
 
 
-def test_an_earlier_run_with_more_ranks_leaves_nothing_behind(tmp_path: Path) -> None:
-    config = RunConfig(costs=Costs(StageCosts(0, 0, 0)), steps=1, warmup=0)
-    run(pipetrace.build("gpipe", 2, 2), config, tmp_path)
+def test_the_pipes_replicas_add_their_gradients_up(tmp_path: Path) -> None:
+    result = run(pipetrace.build("dualpipe", 4, 8), SMALL, tmp_path)
+    assert result.check is not None
+    # Two addends make the same sum in either order.
+    assert result.check.bit_equal, result.check.text
+    assert all(rank.compared for rank in result.check.ranks)
+    texts = [[name for _, _, name in labels_of(trace_of(tmp_path, rank))] for rank in (0, 3)]
+    assert [text[-2:] for text in texts] == [
+        ["PP:0REDUCE_GRAD", "PP:d1:3REDUCE_GRAD"],
+        ["PP:d1:0REDUCE_GRAD", "PP:3REDUCE_GRAD"],
+    ]
+
+
+def test_listed_transfers_are_left_out_and_an_earlier_run_leaves_nothing_behind(tmp_path: Path) -> None:
+    config = RunConfig(costs=Costs(StageCosts(0, 0, 0)), steps=1, warmup=0, check=True)
+    schedule = pipetrace.build("gpipe", 2, 2)
+    told: list[str] = []
+    # Sends and receives in the list are left out, and that is said.
+    result = run(add_communication(schedule), config, tmp_path, told.append)
+    assert result.check is not None
+    assert result.check.passed
+    assert "sends and receives are left out" in told[0]
+    assert read_csv(tmp_path / SCHEDULE_FILE).schedule.same_order(schedule)
     run(pipetrace.build("gpipe", 1, 2), config, tmp_path)
     assert (tmp_path / trace_name(0)).exists()
     assert not (tmp_path / trace_name(1)).exists()
@@ -162,11 +185,9 @@ def test_an_earlier_run_with_more_ranks_leaves_nothing_behind(tmp_path: Path) ->
 
 def test_what_cannot_be_run_is_refused_before_anything_starts(tmp_path: Path) -> None:
     told: list[str] = []
-    two = Placement(2, ((0, 1), (1, 0)), "mirrored")
-    lists = [["0F0", "d1:1F1", "d1:1B1", "0B0"], ["d1:0F1", "1F0", "1B0", "d1:0B1"]]
-    schedule = Schedule.from_actions("chimera", two, 2, [[parse(a) for a in actions] for actions in lists])
-    with pytest.raises(RunError, match="chimera has 2 pipes"):
-        run(schedule, RunConfig("transformer"), tmp_path / "a", told.append)
+    config = RunConfig(costs=Costs(pair=PairCost(MS, MS, MS)))
+    with pytest.raises(RunError, match="overlapped pair"):
+        run(pipetrace.build("dualpipe", 2, 4), config, tmp_path / "a", told.append)
     (tmp_path / "file").write_text("x")
     with pytest.raises(OutputError):
         run(pipetrace.build("gpipe", 2, 2), RunConfig(), tmp_path / "file", told.append)
@@ -192,5 +213,9 @@ def test_a_run_is_described_with_what_changes_figures(monkeypatch: pytest.Monkey
 
 def test_an_action_may_take_longer_than_the_timeout() -> None:
     costs = Costs(StageCosts(1 * MS, 2 * MS, 3 * MS), stages={1: StageCosts(1 * MS, 1 * MS, 1 * MS, 7000 * MS)})
-    assert longest_action(RunConfig(costs=costs)) == pytest.approx(7.0)
-    assert longest_action(RunConfig("transformer", costs=costs)) == 0.0
+    schedule = pipetrace.build("1f1b", 2, 2)
+    assert longest_action(schedule, RunConfig(costs=costs)) == pytest.approx(7.0)
+    assert longest_action(schedule, RunConfig("transformer", costs=costs)) == 0.0
+    # A pair shows no progress between its halves.
+    pairs = pipetrace.build("dualpipe", 2, 4)
+    assert longest_action(pairs, RunConfig(costs=costs)) == pytest.approx(7.001)

@@ -1,19 +1,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 import torch
 
 import pipetrace
-from pipetrace.action import Kind, parse, parse_action
-from pipetrace.costs import Costs, PairCost, StageCosts
-from pipetrace.errors import RunError
+from pipetrace.action import Kind, parse_action
+from pipetrace.costs import Costs, StageCosts
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.program import compile_rank
 from pipetrace.execute.workloads.sleep import SleepStage, SleepWorkload, sleep_until
-from pipetrace.placement import Placement
-from pipetrace.schedule import Schedule
 from tests.execute.in_process import run_rank
 
 MS = 1_000_000
@@ -26,20 +24,10 @@ def test_it_never_returns_early(duration: int) -> None:
     assert time.perf_counter_ns() >= end
 
 
-def test_each_action_takes_its_cost() -> None:
-    stage = SleepStage(1, 3, 0, 1, StageCosts(F=2 * MS, I=3 * MS, W=1 * MS, B=5 * MS), 8)
-    value = torch.zeros(8, dtype=torch.uint8)
-
-    def took(act: object) -> int:
-        before = time.perf_counter_ns()
-        assert callable(act)
-        act()
-        return time.perf_counter_ns() - before
-
-    assert took(lambda: stage.forward(0, value)) >= 2 * MS
-    assert took(lambda: stage.backward_input(0, value)) >= 3 * MS
-    assert took(lambda: stage.backward_weight(0)) >= 1 * MS
-    assert took(lambda: stage.backward(0, value)) >= 5 * MS
+def took(act: Callable[[], object]) -> int:
+    before = time.perf_counter_ns()
+    act()
+    return time.perf_counter_ns() - before
 
 
 def test_a_wrong_message_fails_the_check() -> None:
@@ -67,10 +55,17 @@ def test_messages_have_the_size_asked_for() -> None:
     assert Kind(int(output[0]) & 31) is Kind.RECV_F
 
 
-def test_a_cost_for_pairs_is_refused_where_there_are_pairs() -> None:
-    config = RunConfig(costs=Costs(pair=PairCost(MS, MS, MS)))
-    SleepWorkload(pipetrace.build("gpipe", 2, 1), config)
-    lists = ["0F0 0F1 0B0 0B1", "1F0 (1F1;1B0)OVERLAP_F_B 1B1"]
-    schedule = Schedule.from_actions("t", Placement.loop(2), 2, [[parse(a) for a in text.split()] for text in lists])
-    with pytest.raises(RunError, match="overlapped pair"):
-        SleepWorkload(schedule, config)
+def test_the_least_that_each_kind_takes_is_its_cost() -> None:
+    # A busy machine delays many actions but not all: the fastest of many tells how long the action itself is.
+    costs = StageCosts(F=2 * MS, I=3 * MS, W=1 * MS, B=5 * MS, recompute=1 * MS)
+    stage = SleepStage(1, 3, 0, 1, costs, 8)
+    value = torch.zeros(8, dtype=torch.uint8)
+    acts: list[tuple[Callable[[], object], int]] = [
+        (lambda: stage.forward(0, value), 2 * MS),
+        (lambda: stage.backward_input(0, value), 4 * MS),
+        (lambda: stage.backward_weight(0), 1 * MS),
+        (lambda: stage.backward(0, value), 6 * MS),
+    ]
+    for act, nominal in acts:
+        least = min(took(act) for _ in range(40))
+        assert nominal <= least <= 1.2 * nominal

@@ -12,11 +12,12 @@ import pipetrace
 from pipetrace.costs import Costs, StageCosts
 from pipetrace.errors import RunError
 from pipetrace.execute.config import RunConfig
-from pipetrace.execute.folder import error_name, prepare_folder
+from pipetrace.execute.folder import claim, error_name
 from pipetrace.execute.job import Job
-from pipetrace.execute.launcher import launch
+from pipetrace.execute.launcher import Progress, launch
 from pipetrace.execute.result import CheckReport, RankCheck
 from pipetrace.execute.runner import describe
+from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import trace_name
 from tests.execute import faulty
 from tests.execute.processes import own_descendants
@@ -25,12 +26,18 @@ MS = 1_000_000
 LIMIT_S = 15.0
 
 
+def start(
+    schedule: Schedule, config: RunConfig, folder: Path, factory: str, stall_s: float, progress: Progress = print
+) -> tuple[RankCheck, ...]:
+    info = describe(schedule, config)
+    with claim(folder, schedule, info) as claimed:
+        return launch(Job(schedule, config, info, claimed, factory, stall_s), progress)
+
+
 def attempt(folder: Path, fault: str, config: RunConfig | None = None, stall_s: float = 60.0) -> tuple[RankCheck, ...]:
     config = config or RunConfig(costs=Costs(StageCosts(MS, MS, MS)), steps=3, warmup=0)
     schedule = pipetrace.build("1f1b", 3, 4)
-    info = describe(schedule, config)
-    prepare_folder(folder, schedule, info)
-    return launch(Job(schedule, config, info, folder, f"{faulty.__name__}:{fault}", stall_s), lambda _text: None)
+    return start(schedule, config, folder, f"{faulty.__name__}:{fault}", stall_s)
 
 
 def failure(folder: Path, fault: str, stall_s: float = 60.0) -> RunError:
@@ -62,6 +69,25 @@ def test_a_rank_that_is_killed(tmp_path: Path) -> None:
     assert [(tmp_path / trace_name(rank)).exists() for rank in range(3)] == [True, False, True]
 
 
+def test_a_rank_that_is_killed_by_a_signal_without_a_name(tmp_path: Path) -> None:
+    error = failure(tmp_path, "unnamed_signal")
+    assert error.message.startswith("rank 1 was in 1F2 of step 1 and was killed by SIGRTMIN+6; rank 0 ")
+
+
+def test_a_rank_that_somebody_else_tells_to_end(tmp_path: Path) -> None:
+    error = failure(tmp_path, "terminated")
+    assert error.message.startswith("rank 1 was in 1F2 of step 1 and was told to end by SIGTERM, not by pipetrace; ")
+    assert all((tmp_path / trace_name(rank)).exists() for rank in range(3))
+
+
+def test_a_rank_that_is_stopped(tmp_path: Path) -> None:
+    error = failure(tmp_path, "stopped", stall_s=1.0)
+    assert error.message.startswith("rank 1 was in 1F2 of step 1 and is stopped, and nothing moved for 1 s; rank 0 ")
+    assert "SIGCONT" in error.hint
+    # It was let go on, to write what it had.
+    assert all((tmp_path / trace_name(rank)).exists() for rank in range(3))
+
+
 def test_a_rank_that_ends_without_a_word(tmp_path: Path) -> None:
     assert "rank 1 was in 1F2 of step 1 and ended with status 3" in failure(tmp_path, "exiting").message
 
@@ -82,17 +108,22 @@ def test_a_rank_that_hangs_and_does_not_listen(tmp_path: Path) -> None:
     assert [(tmp_path / trace_name(rank)).exists() for rank in range(3)] == [True, False, True]
 
 
-def test_a_workload_that_cannot_be_made(tmp_path: Path) -> None:
-    assert "was starting and raised MemoryError: too large" in failure(tmp_path, "failing_to_start").message
+def test_a_workload_that_cannot_be_made_leaves_an_earlier_run(tmp_path: Path) -> None:
+    schedule = pipetrace.build("1f1b", 3, 4)
+    with claim(tmp_path, schedule, describe(schedule, RunConfig())) as claimed:
+        (claimed.staging / trace_name(0)).write_text("old")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    error = failure(tmp_path, "failing_to_start")
+    assert "was starting and raised MemoryError: too large" in error.message
+    assert "is as it was" in error.hint
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_lost_weight_gradient_fails_the_check(tmp_path: Path) -> None:
     config = RunConfig("transformer", hidden=8, heads=2, sequence=4, batch=1, steps=1, warmup=0, check=True)
     schedule = pipetrace.build("zb-h1", 3, 4)
-    info = describe(schedule, config)
-    prepare_folder(tmp_path, schedule, info)
-    job = Job(schedule, config, info, tmp_path, f"{faulty.__name__}:forgetful", 60.0)
-    report = CheckReport(launch(job, lambda _text: None), "gradients", 1e-4, "")
+    checks = start(schedule, config, tmp_path, f"{faulty.__name__}:forgetful", 60.0)
+    report = CheckReport(checks, "gradients", 1e-4, "")
     assert not report.passed
     assert [rank.bit_equal for rank in report.ranks] == [True, False, True]
     assert "stage 1" in report.text
@@ -105,11 +136,8 @@ def test_ctrl_c_ends_everything_and_keeps_the_traces(tmp_path: Path) -> None:
 
     config = RunConfig(costs=Costs(StageCosts(50 * MS, MS, MS)), steps=100, warmup=0)
     schedule = pipetrace.build("1f1b", 2, 2)
-    info = describe(schedule, config)
-    prepare_folder(tmp_path, schedule, info)
-    job = Job(schedule, config, info, tmp_path, "pipetrace.execute.workloads.sleep:build", 60.0)
     with pytest.raises(KeyboardInterrupt):
-        launch(job, interrupt)
+        start(schedule, config, tmp_path, "pipetrace.execute.workloads.sleep:build", 60.0, interrupt)
     assert not own_descendants()
     assert (tmp_path / trace_name(0)).exists()
     assert (tmp_path / trace_name(1)).exists()

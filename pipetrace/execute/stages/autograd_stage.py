@@ -115,6 +115,16 @@ class AutogradStage:
         if self.inlet is not None:
             self._pass_on(kept, kept.leaf_gradient)
 
+    def gradients(self) -> list[torch.Tensor]:
+        """See `Stage`."""
+        found = []
+        for _, weight in self.named_parameters():
+            if weight.requires_grad:
+                # A replica may have given a weight a gradient where this one has not.
+                weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
+                found.append(weight.grad)
+        return found
+
     def _pass_on(self, kept: _Kept, gradient: torch.Tensor | None) -> torch.Tensor | None:
         """The gradient for the stage before; on the first stage it goes into the inlet's weights instead."""
         if gradient is None:

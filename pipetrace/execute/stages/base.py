@@ -28,3 +28,6 @@ class Stage(Protocol):
 
     def backward_weight(self, microbatch: int) -> None:
         """W. Adds the weights' gradients of a microbatch whose I has run."""
+
+    def gradients(self) -> list[torch.Tensor]:
+        """What the step has added up, to be changed in place: of every weight, in the same order in all replicas."""

@@ -14,7 +14,6 @@ import torch
 
 from pipetrace.action import Action, IntArray, Kind, pack
 from pipetrace.costs import StageCosts
-from pipetrace.errors import RunError
 from pipetrace.execute.config import MIN_MESSAGE, RunConfig
 from pipetrace.execute.program import Program
 from pipetrace.execute.result import RankCheck
@@ -90,17 +89,21 @@ class SleepStage:
 
     def backward(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
         """See `Stage`."""
-        self._act(Kind.RECV_B, microbatch, gradient, self._costs.full_backward)
+        self._act(Kind.RECV_B, microbatch, gradient, self._costs.full_backward + self._costs.recompute)
         return None if self._first else self._gradients[microbatch]
 
     def backward_input(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
         """See `Stage`."""
-        self._act(Kind.RECV_B, microbatch, gradient, self._costs.I)
+        self._act(Kind.RECV_B, microbatch, gradient, self._costs.I + self._costs.recompute)
         return None if self._first else self._gradients[microbatch]
 
     def backward_weight(self, microbatch: int) -> None:  # noqa: ARG002 - all take the same
         """See `Stage`."""
         sleep_until(time.perf_counter_ns() + self._costs.W)
+
+    def gradients(self) -> list[torch.Tensor]:
+        """See `Stage`: there are none."""
+        return []
 
 
 def _identity(message: torch.Tensor) -> IntArray:
@@ -110,18 +113,9 @@ def _identity(message: torch.Tensor) -> IntArray:
 
 
 class SleepWorkload:
-    """See the module.
-
-    Raises:
-        RunError: The schedule has overlapped pairs whose cost is not the sum of their halves.
-    """
+    """See the module."""
 
     def __init__(self, schedule: Schedule, config: RunConfig) -> None:
-        if config.costs.pair is not None and (schedule.partner != 0).any():
-            raise RunError(
-                "sleep runs the halves of an overlapped pair one after the other and cannot take a cost for the pair",
-                "leave FB out of the costs",
-            )
         self._schedule, self._config = schedule, config
 
     def stage(self, pipe: int, stage: int) -> SleepStage:

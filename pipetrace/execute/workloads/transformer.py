@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn import functional
 
 from pipetrace.action import Action
-from pipetrace.execute.check import compare
+from pipetrace.execute.check import compare, weight_orders
 from pipetrace.execute.config import RunConfig
-from pipetrace.execute.program import Program
+from pipetrace.execute.program import Program, compile_rank
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.stages.autograd_stage import AutogradStage
 from pipetrace.execute.workloads.base import Stages
@@ -117,7 +117,9 @@ class TransformerWorkload:
             if not isinstance(stage, AutogradStage):
                 raise TypeError(f"{type(stage).__name__} is no stage of this workload")
             mine[held] = stage
-        return compare(program, mine, lambda: [self.stage(0, s) for s in range(self._schedule.stages)], tick)
+        schedule = self._schedule
+        orders = weight_orders([compile_rank(schedule, rank) for rank in range(schedule.ranks)])
+        return compare(program.rank, mine, orders, lambda: [self.stage(0, s) for s in range(schedule.stages)], tick)
 
 
 def build(schedule: Schedule, config: RunConfig) -> TransformerWorkload:
