@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import Any
 from pipetrace.costs import Costs
 from pipetrace.costs_io import costs_from_dict, costs_to_dict
 from pipetrace.errors import CostError, TraceError
+from pipetrace.shown import shown
+from pipetrace.toml_file import read_toml
 
 SCHEMA = 1
 RUN_FILE = "run.toml"
@@ -89,7 +90,7 @@ class RunInfo:
         """
         if table.get("schema") != SCHEMA:
             raise TraceError(
-                f"the run was recorded with schema {table.get('schema')!r}, this pipetrace reads {SCHEMA}",
+                f"the run was recorded with schema {shown(table.get('schema'))}, this pipetrace reads {SCHEMA}",
                 "read it with the version of pipetrace that wrote it, or run again",
             )
         kinds: dict[str, type] = {
@@ -129,13 +130,8 @@ def read_run_info(folder: Path) -> RunInfo:
         TraceError: It is not there, or cannot be understood.
     """
     path = folder / RUN_FILE
+    table = read_toml(path, TraceError, "give a folder that `pipetrace run -o` left, or traces and --schedule")
     try:
-        return RunInfo.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise TraceError(
-            f"{path}: {error.strerror}", "give a folder that `pipetrace run -o` left, or traces and --schedule"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise TraceError(f"{path} is no TOML: {error}") from None
+        return RunInfo.from_dict(table)
     except TraceError as error:
         raise TraceError(f"{path}: {error.message}", error.hint) from None
