@@ -52,6 +52,12 @@ def load(ctx: typer.Context, value: Path | None) -> Path | None:
     return value
 
 
+def typed(ctx: typer.Context, values: Iterable[str]) -> frozenset[str]:
+    """Those options that stand on the command line itself, not in the file."""
+    sources = {name: ctx.get_parameter_source(name) for name in values}
+    return frozenset(name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE")
+
+
 def without_rivals(ctx: typer.Context, values: dict[str, Any]) -> dict[str, Any]:
     """The options' values without those of the file whose rival stands on the command line."""
 

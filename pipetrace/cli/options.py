@@ -37,6 +37,9 @@ From = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
 
+Typed = frozenset[str]
+"""A parameter of this type is handed the names of all options that stand on the command line itself."""
+
 DEFAULT_RANKS, DEFAULT_MICROBATCHES = 4, 8
 
 
