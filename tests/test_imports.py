@@ -101,7 +101,8 @@ LAYERS["passes"] = {
 }
 LAYERS["diff"] = CORE
 LAYERS["trace"] = CORE
-LAYERS["diff_run"] = CORE | {"diff", "trace"}
+LAYERS["run_record"] = CORE | {"diff", "trace"}
+LAYERS["diff_run"] = CORE | {"diff", "run_record", "trace"}
 LAYERS["execute"] = CORE | {"trace"}
 LAYERS["report"] = CORE | {"passes", "diff", "diff_run", "trace"}
 LAYERS["cli"] = CORE | {"passes", "diff", "diff_run", "trace", "execute", "report"}

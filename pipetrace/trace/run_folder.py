@@ -17,7 +17,7 @@ from typing import Any
 from pipetrace.costs import Costs
 from pipetrace.costs_io import costs_from_dict, costs_to_dict
 from pipetrace.errors import CostError, TraceError
-from pipetrace.shown import shown
+from pipetrace.shown import printable, shown
 from pipetrace.toml_file import read_toml
 
 SCHEMA = 1
@@ -109,11 +109,16 @@ class RunInfo:
         for name, kind in kinds.items():
             if not isinstance(table.get(name), kind):
                 raise TraceError(f"entry {name!r} is missing or no {kind.__name__}")
+            number = kind is int and (isinstance(table[name], bool) or not 0 <= table[name] < 1 << 63)
+            if number:
+                raise TraceError(f"entry {name!r} is {shown(table[name])}, no count")
         try:
             costs = costs_from_dict(table["costs"])
         except CostError as error:
             raise TraceError(error.message, error.hint) from None
-        return cls(**{name: table[name] for name in kinds} | {"costs": costs})
+        # They are printed, and may come from anybody's file.
+        words = {name: printable(table[name]) for name in ("schedule", "workload")}
+        return cls(**{name: table[name] for name in kinds} | {"costs": costs, **words})
 
 
 def write_run_info(folder: Path, info: RunInfo) -> None:
