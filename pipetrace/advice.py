@@ -9,8 +9,10 @@ from typing import Any
 
 from pipetrace.compare import Comparison, Figures
 from pipetrace.errors import CostError
+from pipetrace.shown import shown
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]i?)?B?", re.IGNORECASE)
+_MOST_DIGITS = 40
 _PREFIXES = ("", "k", "m", "g", "t")
 
 
@@ -24,8 +26,8 @@ def parse_bytes(text: str) -> int:
         CostError: It is no size.
     """
     match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise CostError(f"{text!r} is no size", "give bytes, or a number with KiB, MiB, GiB or TiB, e.g. 40GiB")
+    if match is None or len(match[1]) > _MOST_DIGITS:
+        raise CostError(f"{shown(text)} is no size", "give bytes, or a number with KiB, MiB, GiB or TiB, e.g. 40GiB")
     unit = (match[2] or "").lower()
     factor: int = (1024 if unit.endswith("i") else 1000) ** _PREFIXES.index(unit[:1])
     return round(float(match[1]) * factor)
@@ -71,6 +73,11 @@ class StageBytes:
         known = [field.name for field in fields(cls)]
         if not isinstance(table, Mapping) or set(table) - set(known) or not table:
             raise CostError("[memory] of the costs cannot be read", f"its entries are {', '.join(known)}")
+        for name, size in table.items():
+            # An integer of thousands of digits, which TOML can hold, cannot even be written out.
+            huge = isinstance(size, int) and size.bit_length() > 64
+            if huge or isinstance(size, bool) or not isinstance(size, int | float | str):
+                raise CostError(f"{name} of [memory] is {shown(size)}, no size", f'write {name} = "12GiB"')
         return cls(**{name: parse_bytes(str(size)) for name, size in table.items()})
 
     def needed(self, of: Figures) -> float:

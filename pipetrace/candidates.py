@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -12,9 +12,13 @@ from pipetrace.costs_io import parse_time
 from pipetrace.errors import ScheduleError
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import ScheduleSpec, build_spec, check_options, get, listed
+from pipetrace.shown import shown
+from pipetrace.toml_file import parse_toml
 
 OPTIONS: Mapping[str, str] = {"v": "chunks"}
 """Short names of builders' options, as they are written in text."""
+
+_COUNT = re.compile(r"[0-9]{1,9}")
 
 VARIABLES = ("m", "p", "v", "group", "pipes", "p2p")
 
@@ -30,7 +34,7 @@ def candidate_of(text: str) -> Candidate:
     for item in given.split(",") if given else ():
         option, equals, value = item.partition("=")
         if not equals:
-            raise ScheduleError(f"cannot read {item!r} of {text!r}", "write NAME:v=4,group=8")
+            raise ScheduleError(f"cannot read {shown(item)} of {shown(text)}", "write NAME:v=4,group=8")
         options[OPTIONS.get(option.strip(), option.strip())] = literal(value.strip())
     spec = get(name)
     check_options(spec, options)
@@ -77,9 +81,11 @@ def literal(text: str) -> object:
     (4, True, 'fifo')
     """
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        table = parse_toml(f"value = {text}")
+    except ValueError:
         return text
+    # More than a value, as in "4\\nx = 5", is text.
+    return table["value"] if len(table) == 1 else text
 
 
 def swept(text: str, base: Setting, unit: str) -> tuple[str, list[Setting]]:
@@ -97,15 +103,19 @@ def swept(text: str, base: Setting, unit: str) -> tuple[str, list[Setting]]:
     variable, equals, listed = text.partition("=")
     variable, values = variable.strip(), [value.strip() for value in listed.split(",") if value.strip()]
     if not equals or variable not in VARIABLES or not values:
-        raise ScheduleError(f"cannot sweep {text!r}", f"write m=8,16,32; what can be swept is {', '.join(VARIABLES)}")
+        raise ScheduleError(
+            f"cannot sweep {shown(text)}", f"write m=8,16,32; what can be swept is {', '.join(VARIABLES)}"
+        )
     settings = []
     for value in values:
         if variable == "p2p":
             ns = parse_time(value, unit)
             setting = replace(base, costs=replace(base.costs, p2p=ns), value=float(value), label=f"{value} {unit}")
         else:
-            if not value.isdecimal():
-                raise ScheduleError(f"cannot sweep {text!r}: {value!r} is no whole number", "write m=8,16,32")
+            if not _COUNT.fullmatch(value):
+                raise ScheduleError(
+                    f"cannot sweep {shown(text)}: {shown(value)} is no whole number up to 999999999", "write m=8,16,32"
+                )
             number = int(value)
             options = dict(base.options)
             if variable not in ("m", "p"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pipetrace.costs import Costs
-from pipetrace.errors import ScheduleError
+from pipetrace.errors import CostError, PipetraceError, ScheduleError
 from pipetrace.metrics import Bubbles, PeakInFlight, bubbles, peak_in_flight_of
 from pipetrace.same_model import cut
 from pipetrace.schedule import Schedule
@@ -122,12 +122,15 @@ class Row:
     candidate: Candidate
     setting: Setting
     figures: Figures | None
-    error: ScheduleError | None = None
+    error: PipetraceError | None = None
 
     @property
     def reason(self) -> str:
         """Why it cannot be built, as short as can be."""
-        return (self.error.hint or self.error.message) if self.error else ""
+        if self.error is None:
+            return ""
+        # A schedule's hint says what it needs; what is wrong with costs stands in the message.
+        return (isinstance(self.error, ScheduleError) and self.error.hint) or self.error.message
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +189,7 @@ def compare(
     rows = [_row(setting, candidate, per_chunk, timeline) for setting, candidate in each(work)]
     faults = [row.error for row in rows if row.error is not None]
     if len(faults) == len(rows):
-        raise ScheduleError(f"none can be built: {faults[0].message}", faults[0].hint)
+        raise type(faults[0])(f"none can be built: {faults[0].message}", faults[0].hint)
     return Comparison(rows, variable, per_chunk)
 
 
@@ -199,12 +202,14 @@ def _row(
     try:
         schedule = candidate.build(p, m, options, costs)
         if not per_chunk and schedule.stages != p:
+            costs.check_stages(p, f"the plain pipeline of {p} ranks")
             costs = cut(costs, p, schedule.stages)
             if "costs" in candidate.takes:
                 # How many stages it has was not known before.
                 schedule = candidate.build(p, m, options, costs)
         of = timeline(schedule, costs)
-    except ScheduleError as error:
+    except (ScheduleError, CostError) as error:
+        # CostError: costs of stages that this one does not have.
         return Row(candidate, setting, None, error)
     links = schedule.links
     transfers = int(links.crosses(links.inputs).sum() + links.crosses(links.gradients).sum())

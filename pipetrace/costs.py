@@ -10,11 +10,14 @@ import numpy as np
 from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind, code_stage
 from pipetrace.errors import CostError
 from pipetrace.schedule import Schedule
+from pipetrace.shown import shown
 
 UNITS: Mapping[str, int] = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 """Units in which people give times, in ns."""
 
 MAX_COST = 1_000 * UNITS["s"]
+MAX_MESSAGE = 1 << 50  # bytes: a PiB
+MAX_NODE = 1_000_000  # ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class StageCosts:
         for name in self.__slots__:
             value = getattr(self, name)
             if value is not None and not 0 <= value <= MAX_COST:
-                raise CostError(f"{name} costs {value} ns", "give a time between 0 and 1000 s")
+                raise CostError(f"{name} costs {shown(value)} ns", "give a time between 0 and 1000 s")
 
     @property
     def full_backward(self) -> int:
@@ -98,8 +101,20 @@ class Link:
             raise CostError(f"a bandwidth of {self.bandwidth} GB/s", "give one above 0")
 
     def time(self, message_bytes: int) -> int:
-        """ns that a message takes: latency + bytes / bandwidth."""
-        return self.latency + (0 if self.bandwidth is None else round(message_bytes / self.bandwidth))
+        """ns that a message takes: latency + bytes / bandwidth.
+
+        Raises:
+            CostError: It takes over 1,000 s.
+        """
+        if self.bandwidth is None:
+            return self.latency
+        time = message_bytes / self.bandwidth
+        if not time <= MAX_COST:
+            raise CostError(
+                f"a message of {message_bytes} bytes at {self.bandwidth} GB/s takes over 1000 s",
+                "give a higher bandwidth or smaller messages",
+            )
+        return self.latency + round(time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +127,9 @@ class Network:
         ranks_per_node: Consecutive ranks on one node; None for all.
         across: The link between ranks on two nodes; as within a node when None.
         links: Single links, (from, to) rank; they replace what else would hold.
+
+    Raises:
+        CostError: A size is out of range.
     """
 
     message_bytes: int = 0
@@ -119,6 +137,12 @@ class Network:
     ranks_per_node: int | None = None
     across: Link | None = None
     links: Mapping[tuple[int, int], Link] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.message_bytes <= MAX_MESSAGE:
+            raise CostError(f"a message of {shown(self.message_bytes)} bytes", f"give between 0 and {MAX_MESSAGE}")
+        if self.ranks_per_node is not None and not 1 <= self.ranks_per_node <= MAX_NODE:
+            raise CostError(f"{shown(self.ranks_per_node)} ranks a node", f"give between 1 and {MAX_NODE}")
 
 
 UNIT_STAGE = StageCosts(F=UNITS["ms"], I=UNITS["ms"], W=UNITS["ms"])
@@ -166,8 +190,26 @@ class Costs:
         np.fill_diagonal(times, 0)
         return times
 
+    def check_stages(self, stages: int, what: str) -> None:
+        """Refuses costs of a stage that is not there: most likely they are of another schedule.
+
+        Raises:
+            CostError: A single stage's costs are of none of `stages` stages; `what` has these.
+        """
+        strays = [stage for stage in self.stages if not 0 <= stage < stages]
+        if strays:
+            raise CostError(
+                f"the costs name stage {min(strays)}, but {what} has {stages} stages, from 0",
+                "leave it out of the costs, or build with as many stages",
+            )
+
     def durations(self, schedule: Schedule) -> IntArray:
-        """ns of every row of a schedule, 0 of a send or receive; shape (n,)."""
+        """ns of every row of a schedule, 0 of a send or receive; shape (n,).
+
+        Raises:
+            CostError: Costs are given for a stage that the schedule does not have.
+        """
+        self.check_stages(schedule.stages, schedule.name)
         table = np.zeros((max(Kind) + 1, schedule.stages), dtype=np.int64)
         for stage in range(schedule.stages):
             of = self.of(stage)

@@ -4,33 +4,60 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from pipetrace.costs import MAX_COST, UNITS, Costs, Link, Network, PairCost, StageCosts
 from pipetrace.errors import CostError
+from pipetrace.shown import shown
+
+_FILE_HINT = 'give a number, e.g. 1 or 2.5; it is in the file\'s unit, ms unless the file says unit = "us"'
 
 
-def parse_time(text: str, unit: str = "ms") -> int:
+def parse_time(text: str, unit: str = "ms", hint: str = "") -> int:
     """A number in `unit` as ns, rounded to the nearest.
 
+    Args:
+        text: The number, in ASCII digits and without separators.
+        unit: "ns", "us", "ms" or "s".
+        hint: What to do about a text that is no number; the command line's when empty.
+
     Raises:
-        CostError: The text is no finite number, or the unit is unknown.
+        CostError: The text is no finite number or longer than any cost can be, or the unit is unknown.
     """
-    if unit not in UNITS:
-        raise CostError(f"unknown unit {unit!r}", f"units are {', '.join(UNITS)}")
+    if not isinstance(unit, str) or unit not in UNITS:
+        raise CostError(f"unknown unit {shown(unit)}", f"units are {', '.join(UNITS)}")
+    no_time = CostError(
+        f"{shown(text.strip())} is no time", hint or "give a number, e.g. 1 or 2.5; the unit is set by --unit"
+    )
+    if _NUMBER.fullmatch(text.strip()) is None:
+        raise no_time
     try:
         value = Decimal(text.strip())
-        if not value.is_finite() or abs(value) > MAX_COST:
-            raise InvalidOperation
-        return int((value * UNITS[unit]).to_integral_value())
-    except InvalidOperation:
-        raise CostError(f"{text!r} is no time", "give a number, e.g. 1 or 2.5; the unit is set by --unit") from None
+        if value.is_zero():
+            return 0
+        # Before any arithmetic: 1e999999999 cannot even be multiplied.
+        if value.adjusted() <= _MOST_DIGITS:
+            ns = (value * UNITS[unit]).to_integral_value()
+            if abs(ns) <= 2 * MAX_COST:
+                return int(ns)
+    except ArithmeticError:
+        raise no_time from None
+    raise CostError(
+        f"a time of {shown(text.strip())[1:-1]} {unit} is too {'long' if value > 0 else 'short'}",
+        "give a time between 0 and 1000 s",
+    )
 
 
 _STAGE_ENTRIES = ("F", "I", "W", "B", "recompute", "reduce_grad", "optim")
-_LINK = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")
+_INDEX = r"(?:0|[1-9][0-9]{0,5})"  # of a stage or rank: stages.00 beside stages.0 would name one stage twice
+_STAGE = re.compile(_INDEX)
+_LINK = re.compile(rf"({_INDEX})-({_INDEX})")
 _COST = re.compile(r"\s*([A-Za-z]+)\s*=\s*([^=]*)")
+
+
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_MOST_DIGITS = 13  # before the point, of the longest time in ns
 
 
 def parse_costs(text: str, *, unit: str = "ms", p2p: int = 0) -> Costs:
@@ -51,9 +78,9 @@ def parse_costs(text: str, *, unit: str = "ms", p2p: int = 0) -> Costs:
         match = _COST.fullmatch(item)
         letter = match[1].upper() if match else ""
         if match is None or letter not in ("F", "I", "W", "B", "FB"):
-            raise CostError(f"cannot read the cost {item.strip()!r}", "write costs as F=1,I=1,W=1,B=2,FB=2.5")
+            raise CostError(f"cannot read the cost {shown(item.strip())}", "write costs as F=1,I=1,W=1,B=2,FB=2.5")
         if letter in given:
-            raise CostError(f"the cost of {letter} is given twice in {text!r}")
+            raise CostError(f"the cost of {letter} is given twice in {shown(text)}")
         given[letter] = parse_time(match[2], unit)
     one = UNITS[unit] if unit in UNITS else parse_time("1", unit)
     stage = StageCosts(given.get("F", one), given.get("I", one), given.get("W", one), given.get("B"))
@@ -122,7 +149,7 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
     unknown = set(table) - {"unit", "p2p", "default", "stages", "pair", "network", "memory"}
     if unknown:
         raise CostError(
-            f"unknown entry {min(unknown)!r} in the costs",
+            f"unknown entry {shown(min(unknown))} in the costs",
             "entries are unit, p2p, default, stages, pair, network, memory",
         )
 
@@ -132,9 +159,10 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
         wrong = set(given) - set(allowed)
         if wrong:
             raise CostError(
-                f"unknown entry {min(map(str, wrong))!r} in {name} of the costs", f"entries are {', '.join(allowed)}"
+                f"unknown entry {shown(min(map(str, wrong)))} in {name} of the costs",
+                f"entries are {', '.join(allowed)}",
             )
-        return {key: parse_time(str(value), unit) for key, value in given.items()}
+        return {key: _time(value, unit) for key, value in given.items()}
 
     one = parse_time("1", unit)
     default = {"F": one, "I": one, "W": one} | numbers("default", table.get("default", {}), _STAGE_ENTRIES)
@@ -145,8 +173,8 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
         return StageCosts(**inherited | given)
 
     stages = table.get("stages", {})
-    if not isinstance(stages, Mapping) or not all(str(key).isdecimal() for key in stages):
-        raise CostError("stages of the costs is no table of stage numbers", "write stages.0 = { F = 1.2 }")
+    if not isinstance(stages, Mapping) or not all(_STAGE.fullmatch(str(key)) for key in stages):
+        raise CostError("stages of the costs is no table of stage numbers, as 0, 1, 2", "write stages.0 = { F = 1.2 }")
     fields = ("duration", "forward_ready", "backward_ready")
     pair = numbers("pair", table["pair"], fields) if "pair" in table else None
     if pair is not None and "duration" not in pair:
@@ -155,9 +183,19 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
         default=StageCosts(**default),
         stages={int(key): of_stage(numbers(f"stages.{key}", of, _STAGE_ENTRIES)) for key, of in stages.items()},
         pair=None if pair is None else PairCost(**{name: pair.get(name, pair["duration"]) for name in fields}),
-        p2p=parse_time(str(table.get("p2p", 0)), unit),
+        p2p=_time(table.get("p2p", 0), unit),
         network=_network_from_dict(table.get("network", {}), unit),
     )
+
+
+def _time(value: Any, unit: str) -> int:
+    """A time of a table as ns."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise CostError(f"{shown(value)} is no time", _FILE_HINT)
+    if isinstance(value, int) and value.bit_length() > 64:
+        # Python refuses to write integers of thousands of digits, which TOML can hold.
+        raise CostError(f"a time of {shown(value)} {unit} is too long", "give a time between 0 and 1000 s")
+    return parse_time(str(value), unit, _FILE_HINT)
 
 
 def _network_from_dict(table: Any, unit: str) -> Network:
@@ -166,25 +204,25 @@ def _network_from_dict(table: Any, unit: str) -> Network:
         raise CostError("network of the costs is no table", "write [network] and below it bandwidth = 50")
     if wrong := set(table) - set(known):
         raise CostError(
-            f"unknown entry {min(map(str, wrong))!r} in network of the costs", f"entries are {', '.join(known)}"
+            f"unknown entry {shown(min(map(str, wrong)))} in network of the costs", f"entries are {', '.join(known)}"
         )
 
     def bandwidth(name: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-            raise CostError(f"bandwidth {value!r} of {name}", "give GB/s (1e9 bytes a second), above 0")
+            raise CostError(f"bandwidth {shown(value)} of {name}", "give GB/s (1e9 bytes a second), above 0")
         return float(value)
 
     def count(name: str, least: int) -> int | None:
         value = table.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            raise CostError(f"{name} {value!r} of the network", f"give a whole number from {least} on")
+            raise CostError(f"{name} {shown(value)} of the network", f"give a whole number from {least} on")
         return value
 
     def link(name: str, of: Any) -> Link:
         if not isinstance(of, Mapping) or set(of) - {"latency", "bandwidth"}:
             raise CostError(f"{name} of the network is no link", f"write {name} = {{ latency = 0.02, bandwidth = 12 }}")
         return Link(
-            parse_time(str(of.get("latency", 0)), unit),
+            _time(of.get("latency", 0), unit),
             bandwidth(name, of["bandwidth"]) if "bandwidth" in of else None,
         )
 

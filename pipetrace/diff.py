@@ -67,7 +67,7 @@ class Diff:
         return self.measured_end - self.measured_start
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole diff as plain values, times in ns; `docs/json.md` describes it."""
+        """The whole diff as plain values, times in ns; `docs/figures.md` says what the figures mean."""
         columns = (
             self.code,
             self.rank,

@@ -13,6 +13,7 @@ from pipetrace.diff import Diff, diff, median_step
 from pipetrace.errors import TraceError
 from pipetrace.fit import fit_costs
 from pipetrace.schedule import Schedule
+from pipetrace.shown import printable, shown
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
 
@@ -56,13 +57,21 @@ class RunDiff:
             window += f", the one of median makespan of {len(self.recording.steps)} steps"
         facts = [("Traces", self.recording.source), ("Window", window), ("Costs of the ideal", self.costs_from)]
         if run is not None:
-            options = [f"{key} {value}" for key, value in run.options.items()]
+            options = [f"{printable(key)} {_plain(value)}" for key, value in run.options.items()]
             facts += [
                 ("Workload", f"{run.workload}: " + ", ".join(options) if options else run.workload),
-                ("Versions", ", ".join(f"{name} {version}" for name, version in run.versions.items())),
+                (
+                    "Versions",
+                    ", ".join(f"{printable(name)} {_plain(version)}" for name, version in run.versions.items()),
+                ),
             ]
             environment = {"CUDA_DEVICE_MAX_CONNECTIONS": "not set"} | dict(run.environment)
-            facts.append(("Environment", ", ".join(f"{name}={value}" for name, value in sorted(environment.items()))))
+            facts.append(
+                (
+                    "Environment",
+                    ", ".join(f"{printable(name)}={_plain(value)}" for name, value in sorted(environment.items())),
+                )
+            )
         return facts
 
     def to_dict(self) -> dict[str, Any]:
@@ -99,22 +108,28 @@ def diff_traces(
         transfers: Costs whose transfers the ideal takes, where `costs` is None.
 
     Raises:
-        TraceError: Nothing can be read, or there is no schedule to compare with.
+        TraceError: Nothing can be read, there is no schedule to compare with, or what lies in the run folder
+            contradicts what its traces say of themselves.
     """
+    from pipetrace.run_record import check_order, check_record, check_sizes
     from pipetrace.trace.run_folder import SCHEDULE_FILE
     from pipetrace.trace.torch_csv import read_csv
     from pipetrace.trace.torch_profiler import read_recording
 
     recording = read_recording(paths)
+    for folder in paths:
+        check_record(folder, recording)
+    of_folder = None
     if schedule is None:
-        name = recording.run.schedule if recording.run else None
         files = [path / SCHEDULE_FILE for path in paths if (path / SCHEDULE_FILE).is_file()]
         if not files:
             raise TraceError(
                 f"{recording.source} has no {SCHEDULE_FILE}",
                 "give the schedule that was run: --schedule NAME or --from FILE.csv, with -m",
             )
-        schedule = read_csv(files[0], name).schedule
+        of_folder = files[0]
+        schedule = read_csv(of_folder, recording.run.schedule if recording.run else None).schedule
+        check_sizes(of_folder, schedule, recording)
     measured = [step for step in recording.steps if step.is_compute.any()]
     if not measured:
         raise TraceError(
@@ -128,7 +143,15 @@ def diff_traces(
         costs_from = f"{costs_from.removesuffix('; transfers free')}; transfers as given"
     chosen = measured[median_step(measured)]
     step = next(i for i, candidate in enumerate(recording.steps) if candidate is chosen)
-    return RunDiff(diff(simulate(schedule, costs), chosen), schedule, costs, costs_from, recording, step)
+    of = diff(simulate(schedule, costs), chosen)
+    if of_folder is not None:
+        check_order(of_folder, of, recording)
+    return RunDiff(of, schedule, costs, costs_from, recording, step)
+
+
+def _plain(value: object) -> str:
+    """A value of a run's record, which may come from anybody's file, as it is printed."""
+    return printable(value) if isinstance(value, str) else shown(value)
 
 
 def _costs(recording: Recording, measured: Sequence[Timeline], given: Costs | None) -> tuple[Costs, str]:

@@ -24,3 +24,15 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, and PIPETRACE_NO_SKIPS is set: {report.longrepr}"
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for a whole module that skips itself while it is collected."""
+    report = yield
+    if report.skipped and os.environ.get("PIPETRACE_NO_SKIPS"):
+        report.outcome = "failed"
+        report.longrepr = f"{collector.nodeid} was skipped, and PIPETRACE_NO_SKIPS is set: {report.longrepr}"
+    return report

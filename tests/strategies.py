@@ -67,7 +67,8 @@ def pair_costs(draw: st.DrawFn) -> PairCost:
     return PairCost(duration, draw(st.integers(0, duration)), draw(st.integers(0, duration)))
 
 
-def costs(stages: int = 16) -> st.SearchStrategy[Costs]:
+def costs(stages: int = 1) -> st.SearchStrategy[Costs]:
+    """Costs with those of single stages among the first `stages`, which a schedule must have: each has stage 0."""
     return st.builds(
         Costs,
         default=stage_costs,

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from pipetrace.candidates import candidate_of, candidates_of, of_schedule, of_spec, swept
+from pipetrace.candidates import candidate_of, candidates_of, literal, of_schedule, of_spec, swept
 from pipetrace.compare import Candidate, Comparison, Figures, Setting, compare
-from pipetrace.costs import Costs
+from pipetrace.costs import Costs, StageCosts
 from pipetrace.costs_io import parse_costs
 from pipetrace.errors import CostError, ScheduleError
 from pipetrace.placement import Placement
@@ -161,3 +161,28 @@ def test_progress_is_told() -> None:
 
     compare([candidate_of("1f1b"), candidate_of("zbv")], [setting(2, 2), setting(2, 4)], each=each)
     assert seen == ["1f1b", "zbv"] * 2
+
+
+def test_costs_of_stages_that_one_of_them_does_not_have() -> None:
+    eight = Costs(stages={7: StageCosts(5 * MS, MS, MS)})
+    candidates = [candidate_of("1f1b"), candidate_of("zbv")]
+    one, two = compare(candidates, [setting(4, 8, eight)], per_chunk=True).rows
+    assert one.reason == "the costs name stage 7, but 1f1b has 4 stages, from 0"
+    assert two.figures is not None
+    with pytest.raises(CostError, match="none can be built: the costs name stage 7"):
+        compare(candidates, [setting(4, 8, eight)])
+
+
+@pytest.mark.parametrize(
+    "text", ["m=" + "9" * 5000, "m=\u0661", "m=1_000", "p2p=nan", "p2p=1e999999999", "m=-1", "m=" + "8," * 9 + "x"]
+)
+def test_values_that_cannot_be_swept(text: str) -> None:
+    with pytest.raises((ScheduleError, CostError)) as caught:
+        swept(text, setting(), "ms")
+    assert len(str(caught.value)) < 250
+
+
+def test_a_value_is_one_value() -> None:
+    assert literal("4\nx = 5") == "4\nx = 5"
+    assert literal("[" * 5000) == "[" * 5000
+    assert literal("9" * 5000) == "9" * 5000

@@ -6,7 +6,7 @@ import pytest
 import tomli_w
 from hypothesis import given
 
-from pipetrace.costs import Costs, PairCost, StageCosts
+from pipetrace.costs import Costs, Network, PairCost, StageCosts
 from pipetrace.costs_io import costs_from_dict, costs_to_dict, parse_costs, parse_time
 from pipetrace.errors import CostError
 from pipetrace.placement import Placement
@@ -36,6 +36,41 @@ def test_times_are_exact_where_floats_are_not() -> None:
     assert parse_time("0.1", "s") == 100_000_000
     assert parse_time("1e-3", "ms") == 1_000
     assert parse_time("0.4", "ns") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("F=1_000", "'1_000' is no time"),
+        ("F=\u0661", "is no time"),  # an Arabic 1
+        ("F=1e18", "a time of 1e18 ns is too long"),
+        ("F=1e999999999", "too long"),
+        ("F=1e99999999999999999999", "is no time|too long"),
+        ("F=-1e999999999", "too short"),
+        ("F=" + "9" * 5000, r"9\.\.\. ns is too long"),
+        ("F=0e999999999,I=1e-999999999,W=" + "0" * 5000, ""),
+        ("F=" + "x" * 5000, r"x\.\.\.' is no time"),
+    ],
+)
+def test_numbers_are_plain_and_not_longer_than_any_cost(text: str, words: str) -> None:
+    if not words:
+        assert parse_costs(text, unit="ns").default == StageCosts(0, 0, 0)
+        return
+    with pytest.raises(CostError, match=words) as caught:
+        parse_costs(text, unit="ns")
+    assert len(str(caught.value)) < 200
+
+
+def test_costs_of_a_stage_that_is_not_there() -> None:
+    schedule = of("0F0 0B0 | 1F0 1B0", microbatches=1)
+    given = Costs(stages={0: StageCosts(1, 1, 1), 7: StageCosts(1, 1, 1)})
+    with pytest.raises(CostError, match=r"name stage 7, but .* has 2 stages"):
+        given.durations(schedule)
+
+
+def test_a_message_that_never_arrives() -> None:
+    with pytest.raises(CostError, match="over 1000 s"):
+        Costs(network=Network(message_bytes=1 << 50, bandwidth=1e-300)).transfer_times(2)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +167,22 @@ def test_a_network_as_people_write_it() -> None:
         ("network.links = 3", "links"),
         ("network.links.a-b = { latency = 1 }", "links"),
         ("network.links.0-1 = { latency = 'x' }", "'x'"),
+        ('unit = ["ms"]', r"unit \['ms'\]"),
+        ("p2p = 0x" + "f" * 5000, "too long"),
+        ("p2p = [0x" + "f" * 5000 + "]", "is no time"),
+        ('p2p = "1_000"', "1_000"),
+        ("stages.00 = { F = 1 }\nstages.0 = { F = 2 }", "no table of stage numbers"),
+        ("stages." + "9" * 5000 + " = { F = 1 }", "no table of stage numbers"),
+        ('stages."\u0661" = { F = 1 }', "no table of stage numbers"),
+        ("network.links.00-1 = { latency = 1 }", "no table of rank pairs"),
+        ("network.message_bytes = 0x" + "f" * 5000, "bytes"),
+        ("network.ranks_per_node = 0x" + "f" * 5000, "ranks a node"),
+        ("network.bandwidth = [0x" + "f" * 5000 + "]", "bandwidth"),
+        ("default = { F = '" + "x" * 5000 + "' }", r"x\.\.\.'"),
     ],
 )
 def test_tables_that_cannot_be_read(text: str, words: str) -> None:
-    with pytest.raises(CostError, match=words):
+    with pytest.raises(CostError, match=words) as caught:
         costs_from_dict(tomllib.loads(text))
+    assert "--unit" not in str(caught.value)
+    assert len(str(caught.value)) < 250

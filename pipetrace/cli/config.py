@@ -7,7 +7,6 @@ for that one only.
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from typing import Any
 import typer
 
 from pipetrace.errors import ConfigError
+from pipetrace.shown import printable, shown
+from pipetrace.toml_file import read_toml
 
 RIVALS = (({"name"}, {"source"}), ({"costs"}, {"costs_file"}))
 """Parameters that cannot stand together: where the command line has one side, the file's other side is dropped."""
@@ -28,7 +29,7 @@ def load(ctx: typer.Context, value: Path | None) -> Path | None:
     """
     if value is None or ctx.resilient_parsing:
         return value
-    table = _table(value)
+    table = read_toml(value, ConfigError, "give a TOML file with options: --config FILE.toml")
     mine = _names(ctx.command)
     program: Any = ctx.find_root().command
     commands = {name: _names(command) for name, command in program.commands.items()}
@@ -51,6 +52,12 @@ def load(ctx: typer.Context, value: Path | None) -> Path | None:
     return value
 
 
+def typed(ctx: typer.Context, values: Iterable[str]) -> frozenset[str]:
+    """Those options that stand on the command line itself, not in the file."""
+    sources = {name: ctx.get_parameter_source(name) for name in values}
+    return frozenset(name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE")
+
+
 def without_rivals(ctx: typer.Context, values: dict[str, Any]) -> dict[str, Any]:
     """The options' values without those of the file whose rival stands on the command line."""
 
@@ -64,15 +71,6 @@ def without_rivals(ctx: typer.Context, values: dict[str, Any]) -> dict[str, Any]
             if come_from(side, "COMMANDLINE") and come_from(other, "DEFAULT_MAP"):
                 out |= {name: None for name in other if name in values}
     return out
-
-
-def _table(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}", "give a TOML file with options: --config FILE.toml") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no TOML: {error}") from None
 
 
 def _names(command: Any) -> dict[str, Any]:
@@ -90,17 +88,19 @@ def _checked(ctx: typer.Context, path: Path, parameter: Any, option: str, entry:
     many = getattr(parameter, "multiple", False) or parameter.nargs == -1
     if getattr(parameter, "is_flag", False):
         if not isinstance(entry, bool):
-            raise ConfigError(f"{path}: {option} is {entry!r}", f"write {option} = true, or leave it out")
+            raise ConfigError(f"{path}: {option} is {shown(entry)}", f"write {option} = true, or leave it out")
         return entry
     entries = entry if isinstance(entry, list) and many else [entry]
     if any(isinstance(one, bool | list | Mapping) for one in entries):
-        raise ConfigError(f"{path}: {option} is {entry!r}", "give a number or text" + ", or a list of them" * many)
+        raise ConfigError(f"{path}: {option} is {shown(entry)}", "give a number or text" + ", or a list of them" * many)
+    if any(isinstance(one, int) and one.bit_length() > 64 for one in entries):
+        raise ConfigError(f"{path}: {option} is {shown(entry)}", "give a smaller number")
     # As if typed: 8.5 is then no whole number, and a time in quotes is one.
     typed: Any = [str(one) for one in entries] if many else str(entry)
     try:
         parameter.process_value(ctx, typed)
     except typer.BadParameter as error:
-        raise ConfigError(f"{path}: {option} = {entry!r}: {error.message}") from None
+        raise ConfigError(f"{path}: {option} = {shown(entry)}: {printable(error.message)[:200]}") from None
     return typed
 
 

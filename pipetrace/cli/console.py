@@ -5,28 +5,40 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from typing import Any, NoReturn
-
-import typer
+from typing import Any, TextIO
 
 from pipetrace.errors import PipetraceError
+from pipetrace.shown import printable
 
 
 def say(text: str) -> None:
-    """A line of progress, to stderr."""
-    typer.echo(text, err=True)
+    """A line of progress, to stderr; a line end or a control character in it, as in a file's name, is escaped."""
+    _write(sys.stderr, printable(text))
+
+
+def tell(text: str) -> None:
+    """Lines of a result, to stdout."""
+    _write(sys.stdout, text)
 
 
 def print_json(value: Mapping[str, Any]) -> None:
     """One JSON document, to stdout."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=2)
+    tell(text)
 
 
-def fail(error: PipetraceError) -> NoReturn:
-    """Prints a known error and what to do about it, and ends with exit code 1."""
+def error_line(error: PipetraceError) -> str:
+    """A known error and what to do about it, on one line."""
     line = " ".join(error.message.split())
-    hint = f" ({' '.join(error.hint.split())})" if error.hint else ""
-    # A file name can hold what this terminal's encoding cannot print.
-    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
-    typer.echo(f"error: {line}{hint}".encode(encoding, "replace").decode(encoding), err=True)
-    raise SystemExit(1)
+    return f"error: {line}" + (f" ({' '.join(error.hint.split())})" if error.hint else "")
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    # A program can be started without a stdout or stderr.
+    if stream is not None:
+        stream.write(f"{text}\n")
+        stream.flush()

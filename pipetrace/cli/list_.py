@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from pipetrace.cli import options
-from pipetrace.cli.console import print_json, say
+from pipetrace.cli.console import print_json, say, tell
 
 if TYPE_CHECKING:
     from pipetrace.schedules import ScheduleSpec
@@ -50,6 +48,6 @@ def _print(specs: list[ScheduleSpec]) -> None:
     for row in rows:
         first = "  ".join(text.ljust(width) for text, width in zip(row[:4], widths[:4], strict=True))
         if one_line:
-            typer.echo(f"{first}  {row[4]}")
+            tell(f"{first}  {row[4]}")
         else:
-            typer.echo(f"{first.rstrip()}\n    {row[4]}")
+            tell(f"{first.rstrip()}\n    {row[4]}")

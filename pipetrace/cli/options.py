@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -21,6 +20,7 @@ from pipetrace.schedules import ScheduleSpec, build_spec, get
 from pipetrace.schedules.own import spec_from_file
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
+from pipetrace.toml_file import read_toml
 from pipetrace.waiting import Wait, Waiting
 
 SCHEDULE, COSTS, WAITING = "Schedule", "Costs", "Waiting"  # the help's panels
@@ -36,6 +36,9 @@ From = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
+
+Typed = frozenset[str]
+"""A parameter of this type is handed the names of all options that stand on the command line itself."""
 
 DEFAULT_RANKS, DEFAULT_MICROBATCHES = 4, 8
 
@@ -227,12 +230,7 @@ class ActionCosts:
         """
         if self.costs_file is None:
             return {}
-        try:
-            return tomllib.loads(self.costs_file.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise CostError(f"{self.costs_file}: {error.strerror}", "give a TOML file with costs") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise CostError(f"{self.costs_file} is no TOML: {error}") from None
+        return read_toml(self.costs_file, CostError, "give a TOML file with costs")
 
 
 @dataclass(frozen=True)

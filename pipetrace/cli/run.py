@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pipetrace.cli import options
-from pipetrace.cli.console import say
+from pipetrace.cli.console import say, tell
+from pipetrace.cli.ending import Interrupted
+from pipetrace.schedules import get
 
 HELP = "Run a schedule for real with torch under torch.profiler, one process a rank (CPU, gloo)."
 EXAMPLE = "pipetrace run zb-h1 -p 4 -m 8 --costs F=20,I=20,W=20 -o RUN/"
+
+_COSTS = ("costs", "costs_file", "unit")
+_OF_SLEEP = (*_COSTS, "message_bytes")
+_OF_TRANSFORMER = ("hidden", "heads", "layers", "sequence", "batch", "dtype", "seed")
 
 
 def command(
@@ -37,12 +44,18 @@ def command(
     dtype: Annotated[str, typer.Option(help="transformer: float32 or float64.")] = "float32",
     seed: Annotated[int, typer.Option(help="Of weights and data.")] = 0,
     timeout: Annotated[float, typer.Option(help="Seconds without progress before the run is given up.")] = 60.0,
+    typed: options.Typed = frozenset(),
 ) -> None:
     from pipetrace.execute import RunConfig
     from pipetrace.execute import run as execute
 
+    if source is not None or (name is not None and "costs" in get(name).options):
+        typed -= set(_COSTS)  # the order itself depends on them
+    _refuse_what_has_no_effect(workload, typed)
     of = costs.of_actions()
-    schedule = sizes.schedule(name, source, of)
+    # The executor derives what is sent and received, and needs no list of it.
+    schedule = sizes.schedule(name, source, of).compute_only()
+    of.check_stages(schedule.stages, schedule.name)
     config = RunConfig(
         workload=workload,
         costs=of,
@@ -59,9 +72,30 @@ def command(
         seed=seed,
         timeout=timeout,
     )
-    result = execute(schedule, config, out, say)
+    before = _traces(out)
+    try:
+        result = execute(schedule, config, out, say)
+    except KeyboardInterrupt:
+        kept = len(_traces(out) - before)
+        raise Interrupted(*[f"the traces of {kept} ranks up to there are kept in {out}"] * (kept > 0)) from None
     if result.check is not None:
-        typer.echo(result.check.text)
+        tell(result.check.text)
     say(f"the run lies in {out}; next: pipetrace diff {out}")
     if result.check is not None and not result.check.passed:
         raise typer.Exit(1)
+
+
+def _refuse_what_has_no_effect(workload: str, typed: options.Typed) -> None:
+    """A run that takes an option and ignores it is not the run that was asked for."""
+    for of, other, names in (("sleep", "transformer", _OF_SLEEP), ("transformer", "sleep", _OF_TRANSFORMER)):
+        useless = sorted(typed & set(names))
+        if workload == other and useless:
+            flags = " and ".join(f"--{name.replace('_', '-')}" for name in useless)
+            raise typer.BadParameter(f"{flags} {'are' if len(useless) > 1 else 'is'} for --workload {of}, not {other}")
+
+
+def _traces(folder: Path) -> set[tuple[str, int]]:
+    """The traces that lie in a folder, and when each was written."""
+    with suppress(OSError, ValueError):
+        return {(path.name, path.stat().st_mtime_ns) for path in folder.glob("rank*_trace.json.gz")}
+    return set()

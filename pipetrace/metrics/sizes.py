@@ -10,6 +10,7 @@ from typing import Any
 
 from pipetrace.action import Kind
 from pipetrace.errors import CostError
+from pipetrace.shown import shown
 
 MAX_SIZE = 16 << 40
 """16 TiB: half a million chunks of that size still add up in 64 bits."""
@@ -73,6 +74,7 @@ ALL_FREED_AT: Mapping[Kind, MemorySizes] = {
 """The two extremes of what real memory does: an activation is one chunk, all of it freed at I, or at W."""
 
 _ENTRIES = tuple(f.name for f in fields(StageSizes))
+_STAGE = re.compile(r"0|[1-9][0-9]{0,5}")
 _SIZE = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)\s*([A-Za-z]*)\s*")
 _SUFFIX_BY_LOWER = {suffix.lower(): factor for suffix, factor in BYTE_SUFFIXES.items()}
 
@@ -96,7 +98,7 @@ def parse_size(text: str) -> int:
             raise InvalidOperation
         return int(value.to_integral_value())
     except InvalidOperation:
-        raise CostError(f"{text!r} is no size", "give bytes, up to 16TiB, e.g. 4096, 512MB or 1.5GiB") from None
+        raise CostError(f"{shown(text)} is no size", "give bytes, up to 16TiB, e.g. 4096, 512MB or 1.5GiB") from None
 
 
 def sizes_from_dict(table: Mapping[str, Any]) -> MemorySizes:
@@ -119,17 +121,22 @@ def sizes_from_dict(table: Mapping[str, Any]) -> MemorySizes:
         if not isinstance(given, Mapping):
             raise CostError(f"{name} is no table", f'write {name} = {{ parameters = "14GiB" }}')
         if wrong := set(given) - set(_ENTRIES):
-            raise CostError(f"unknown entry {min(map(str, wrong))!r} in {name}", f"entries are {', '.join(_ENTRIES)}")
+            raise CostError(
+                f"unknown entry {shown(min(map(str, wrong)))} in {name}", f"entries are {', '.join(_ENTRIES)}"
+            )
         for key, value in given.items():
             if isinstance(value, bool) or not isinstance(value, int | float | str):
                 raise CostError(f"{key} of {name} is no size", f'write {key} = "1.5GiB"')
+        huge = next((key for key, value in given.items() if isinstance(value, int) and value > MAX_SIZE), None)
+        if huge is not None:  # Python refuses to write integers of thousands of digits
+            raise CostError(f"{huge} of {name} is more than 16TiB", "give bytes, e.g. 512MB or 1.5GiB")
         return {key: parse_size(str(value)) for key, value in given.items()}
 
     if not isinstance(table, Mapping):
         raise CostError("memory is no table", 'write [memory] and below it parameters = "12GiB"')
     default = read("memory", {key: value for key, value in table.items() if key != "stages"})
     stages = table.get("stages", {})
-    if not isinstance(stages, Mapping) or not all(str(key).isdecimal() for key in stages):
+    if not isinstance(stages, Mapping) or not all(_STAGE.fullmatch(str(key)) for key in stages):
         raise CostError("stages of memory is no table of stage numbers", 'write stages.0 = { parameters = "14GiB" }')
     return MemorySizes(
         StageSizes(**default),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipetrace.diff import median_step
-from pipetrace.metrics import Bubbles, bubbles
+from pipetrace.metrics import bubbles
 from pipetrace.report.console import stdout_console
 from pipetrace.report.units import percent, unit_for
+from pipetrace.shown import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from pipetrace.timeline import Timeline
     from pipetrace.trace.torch_profiler import Recording
 
 SCHEMA = 1
@@ -29,7 +32,7 @@ def recording_summary(recording: Recording) -> dict[str, Any]:
         "found": [
             {
                 "rank": found.rank,
-                "file": str(found.file),
+                "file": printable(str(found.file)),
                 "labels": str(found.labels.value),
                 "counts": dict(found.counts),
                 "transfers": found.transfers,
@@ -37,7 +40,7 @@ def recording_summary(recording: Recording) -> dict[str, Any]:
             for found in recording.found
         ],
         "steps": [
-            {"step": name, "actions": int(step.is_compute.sum()), **_figures(recording, bubbles(step))}
+            {"step": name, "actions": int(step.is_compute.sum()), **_figures(recording, step)}
             for name, step in zip(recording.step_names, recording.steps, strict=True)
         ],
         "not_found": list(recording.missing),
@@ -45,15 +48,39 @@ def recording_summary(recording: Recording) -> dict[str, Any]:
     }
 
 
-def _figures(recording: Recording, of: Bubbles) -> dict[str, Any]:
-    """What can be said of a step: across ranks only where they share a clock."""
-    within = {"busy_ns": list(of.busy), "in_span_idle_ns": list(of.in_span_idle)}
+@dataclass(frozen=True)
+class _Recorded:
+    """The bubbles of a step over the ranks that were recorded; of the others nothing is known, not even idleness."""
+
+    ranks: list[int]
+    makespan: int
+    busy: list[int]
+    global_idle: list[int]
+    in_span_idle: list[int]
+
+    @property
+    def fraction(self) -> float:
+        """Σ global idle / (recorded ranks × makespan)."""
+        whole = len(self.ranks) * self.makespan
+        return sum(self.global_idle) / whole if whole else 0.0
+
+
+def _recorded(recording: Recording, step: Timeline) -> _Recorded:
+    of, ranks = bubbles(step), [found.rank for found in recording.found]
+    columns = [[column[rank] for rank in ranks] for column in (of.busy, of.global_idle, of.in_span_idle)]
+    return _Recorded(ranks, of.makespan, *columns)
+
+
+def _figures(recording: Recording, step: Timeline) -> dict[str, Any]:
+    """What can be said of a step: across ranks only where they share a clock. Lists are over `of_ranks`."""
+    of = _recorded(recording, step)
+    within = {"of_ranks": of.ranks, "busy_ns": of.busy, "in_span_idle_ns": of.in_span_idle}
     if not recording.common_clock:
         return within
     return {
         "makespan_ns": of.makespan,
         "bubble_fraction": of.fraction,
-        "global_idle_ns": list(of.global_idle),
+        "global_idle_ns": of.global_idle,
         **within,
     }
 
@@ -103,7 +130,7 @@ def _parts(recording: Recording) -> list[RenderableType]:
     if measured:
         chosen = measured[median_step(measured)]
         name = recording.step_names[next(i for i, step in enumerate(recording.steps) if step is chosen)]
-        of = bubbles(chosen)
+        of = _recorded(recording, chosen)
         unit = unit_for(of.makespan if recording.common_clock else max(of.busy))
         if recording.common_clock:
             spread = (
@@ -111,7 +138,7 @@ def _parts(recording: Recording) -> list[RenderableType]:
             )
             head += [
                 ("makespan", f"{unit.text(of.makespan)}" + (f"  ({spread})" if len(measured) > 1 else "")),
-                ("bubble fraction", f"{percent(of.fraction)}  (Σ global idle / (p × makespan))"),
+                ("bubble fraction", f"{percent(of.fraction)}  ({_definition(recording)})"),
             ]
         head.append(
             ("window", f"first to last F, B, I or W of {name}" + (", the median step" if len(measured) > 1 else ""))
@@ -119,7 +146,7 @@ def _parts(recording: Recording) -> list[RenderableType]:
         columns = [("busy", of.busy), ("global idle", of.global_idle), ("in-span idle", of.in_span_idle)]
         if not recording.common_clock:
             del columns[1]
-        cells = [[str(rank) for rank in range(recording.ranks)], *(unit.column(column) for _, column in columns)]
+        cells = [[str(rank) for rank in of.ranks], *(unit.column(column) for _, column in columns)]
         tables.append(
             table_of(
                 ["rank", *(title for title, _ in columns)], list(zip(*cells, strict=True)), f"times in {unit.name}"
@@ -131,6 +158,13 @@ def _parts(recording: Recording) -> list[RenderableType]:
     if recording.notes:
         parts.append(Text("\n".join(f"note: {line}" for line in recording.notes)))
     return parts
+
+
+def _definition(recording: Recording) -> str:
+    ranks = len(recording.found)
+    if ranks == recording.ranks:
+        return "Σ global idle / (p × makespan)"
+    return f"of the {ranks} recorded of {recording.ranks} ranks: Σ global idle / ({ranks} × makespan)"
 
 
 def _steps(count: int) -> str:

@@ -26,7 +26,9 @@ from pipetrace.schedules import (
     zbv,
 )
 from pipetrace.schedules.plugins import plugin_names, plugin_of, with_plugins
+from pipetrace.schedules.sizes import check_sizes
 from pipetrace.schedules.spec import FLAGS, ScheduleSpec
+from pipetrace.shown import shown
 
 _SPECS: dict[str, ScheduleSpec] = {
     module.SPEC.name: module.SPEC
@@ -70,9 +72,9 @@ def get(name: str) -> ScheduleSpec:
         return _SPECS[name]
     if (plugin := plugin_of(name)) is not None:
         return plugin
-    near = difflib.get_close_matches(name.lower().replace("_", "-"), [*_SPECS, *plugin_names()], n=3, cutoff=0.4)
+    near = difflib.get_close_matches(name[:100].lower().replace("_", "-"), [*_SPECS, *plugin_names()], n=3, cutoff=0.4)
     raise ScheduleError(
-        f"unknown schedule {name!r}",
+        f"unknown schedule {shown(name)}",
         f"did you mean {' or '.join(near)}?" if near else f"schedules are {', '.join(_SPECS)}",
     )
 
@@ -109,12 +111,9 @@ def build_spec(
     Raises:
         ScheduleError: An unknown option, or sizes that the schedule does not take.
     """
-    if ranks < 1:
-        raise ScheduleError(f"{spec.name} on {ranks} ranks", "give at least 1 rank (-p)")
-    if microbatches < 1:
-        raise ScheduleError(f"{spec.name} with {microbatches} microbatches", "give at least 1 microbatch (-m)")
     given = {option: value for option, value in (options or {}).items() if value is not None}
     check_options(spec, given)
+    check_sizes(spec, ranks, microbatches, given)
     if costs is not None and "costs" in spec.options:
         given["costs"] = costs
     return spec.build(ranks, microbatches, **given).validate()
@@ -127,6 +126,6 @@ def check_options(spec: ScheduleSpec, options: Iterable[str]) -> None:
             takers = [other.name for other in _SPECS.values() if option in other.options]
             known = [FLAGS.get(name, f"--option {name}") for name in spec.options if name != "costs"]
             raise ScheduleError(
-                f"{spec.name} takes no option {option!r}" + (f" ({FLAGS[option]})" if option in FLAGS else ""),
+                f"{spec.name} takes no option {shown(option)}" + (f" ({FLAGS[option]})" if option in FLAGS else ""),
                 f"it is for {', '.join(takers)}" if takers else f"its options are {', '.join(known) or 'none'}",
             )

@@ -60,7 +60,7 @@ class Label(NamedTuple):
 
 
 _GPIPE = re.compile(r"(Forward|Backward) (0|[1-9][0-9]{0,5})")
-_STEP = re.compile(r"ProfilerStep\s*#\s*([0-9]+)")
+_STEP = re.compile(r"ProfilerStep\s*#\s*([0-9]{1,18})")
 UNMARKED_STEP = "STEP"
 """What a range around a step is called where people mark it by hand."""
 

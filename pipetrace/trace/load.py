@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
+from contextlib import suppress
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import msgspec
 
 from pipetrace.errors import TraceError
+from pipetrace.shown import printable, shown
 
 _GZIP = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -48,6 +50,7 @@ class _File(msgspec.Struct):
     baseTimeNanoseconds: Any = None
     host_name: Any = None
     pipetrace: Any = None
+    metadata: Any = None
 
 
 class TraceFile(msgspec.Struct, frozen=True):
@@ -61,6 +64,7 @@ class TraceFile(msgspec.Struct, frozen=True):
         host: `host_name`, empty where absent.
         pipetrace: What pipetrace's own runs add, empty where absent.
         notes: What was mended, a line each.
+        drawn: Whether pipetrace drew it from a timeline, so that nothing was recorded.
     """
 
     path: Path
@@ -70,6 +74,7 @@ class TraceFile(msgspec.Struct, frozen=True):
     host: str
     pipetrace: dict[str, Any]
     notes: tuple[str, ...]
+    drawn: bool = False
 
     def start(self, event: Event) -> int:
         """Unix ns of an event's start, exactly."""
@@ -95,7 +100,7 @@ def load_trace(path: Path) -> TraceFile:
     notes: list[str] = []
     if data.startswith(_BYTE_ORDER_MARK):
         data = data[len(_BYTE_ORDER_MARK) :]
-        notes.append(f"{path.name}: a byte-order mark at the start was skipped")
+        notes.append(f"{printable(path.name)}: a byte-order mark at the start was skipped")
     if not data.strip():
         raise TraceError(f"{path} is empty", _HINT)
     try:
@@ -111,7 +116,7 @@ def load_trace(path: Path) -> TraceFile:
             raise _refusal(path, data, still) from None
     events, lost = _usable(file.traceEvents)
     if lost:
-        notes.append(f"{path.name}: {lost} events with an impossible time were left out")
+        notes.append(f"{printable(path.name)}: {lost} events with an impossible time were left out")
     return TraceFile(
         path,
         events,
@@ -120,6 +125,7 @@ def load_trace(path: Path) -> TraceFile:
         file.host_name if isinstance(file.host_name, str) else "",
         file.pipetrace if isinstance(file.pipetrace, dict) else {},
         tuple(notes),
+        drawn=isinstance(file.metadata, dict) and str(file.metadata.get("writer")).startswith("pipetrace "),
     )
 
 
@@ -129,8 +135,8 @@ def _usable(events: list[Event]) -> tuple[list[Event], int]:
     for event in events:
         if event.ph != "X" or event.ts is None or not isinstance(event.name, str):
             continue
-        # Not a number compares with nothing, so ask for it first.
-        if all(time.is_finite() and time <= _MOST_MICROS for time in (abs(event.ts), event.dur or _NONE)):
+        # Not a number compares with nothing, so ask for it first; and abs() would overflow at 1e999999999.
+        if all(time.is_finite() and time <= _MOST_MICROS for time in (event.ts.copy_abs(), event.dur or _NONE)):
             usable.append(event)
         else:
             lost += 1
@@ -181,7 +187,7 @@ def _mend(path: Path, data: bytes) -> tuple[bytes, list[str]]:
         data.decode("utf-8")
     except UnicodeDecodeError:
         data = data.decode("utf-8", "replace").encode()
-        notes.append(f"{path.name}: bytes that are no UTF-8 were replaced")
+        notes.append(f"{printable(path.name)}: bytes that are no UTF-8 were replaced")
     count = 0
 
     def absent(match: re.Match[bytes]) -> bytes:
@@ -193,7 +199,7 @@ def _mend(path: Path, data: bytes) -> tuple[bytes, list[str]]:
 
     data = _NO_NUMBER.sub(absent, data)
     if count:
-        notes.append(f"{path.name}: {count} numbers that were NaN or infinite were read as absent")
+        notes.append(f"{printable(path.name)}: {count} numbers that were NaN or infinite were read as absent")
     return data, notes
 
 
@@ -208,10 +214,14 @@ def _refusal(path: Path, data: bytes, error: msgspec.DecodeError) -> TraceError:
 
 
 def _base(path: Path, base: Any) -> int:
-    try:
-        value = 0 if base is None else int(base)
-    except (TypeError, ValueError, OverflowError):
-        value = -1
+    value = -1
+    if base is None:
+        value = 0
+    elif isinstance(base, str):
+        value = int(base) if re.fullmatch(r"\s*[0-9]{1,19}\s*", base) else -1
+    elif isinstance(base, int | float):
+        with suppress(ValueError, OverflowError):  # what is infinite or no number
+            value = int(base)
     if not 0 <= value <= _MOST_BASE:
-        raise TraceError(f"{path}: baseTimeNanoseconds {str(base)[:40]!r} is no time")
+        raise TraceError(f"{path}: baseTimeNanoseconds {shown(base)} is no time")
     return value

@@ -115,7 +115,7 @@ def read_steps(trace: TraceFile, rank: int) -> RankSteps:
                 continue
             if label is not None:
                 found.append(_Found(trace.start(event), trace.end(event), label))
-    found.sort(key=lambda f: (f.start, f.end, f.label.code))
+    found.sort(key=lambda f: (f.start, f.end, f.label.code, f.label.partner, f.label.role.value))
     receives.sort()
     sends.sort()
 

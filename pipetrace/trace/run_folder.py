@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import Any
 from pipetrace.costs import Costs
 from pipetrace.costs_io import costs_from_dict, costs_to_dict
 from pipetrace.errors import CostError, TraceError
+from pipetrace.shown import printable, shown
+from pipetrace.toml_file import read_toml
 from pipetrace.trace.files import replacing
 
 SCHEMA = 1
@@ -90,7 +91,7 @@ class RunInfo:
         """
         if table.get("schema") != SCHEMA:
             raise TraceError(
-                f"the run was recorded with schema {table.get('schema')!r}, this pipetrace reads {SCHEMA}",
+                f"the run was recorded with schema {shown(table.get('schema'))}, this pipetrace reads {SCHEMA}",
                 "read it with the version of pipetrace that wrote it, or run again",
             )
         kinds: dict[str, type] = {
@@ -109,11 +110,16 @@ class RunInfo:
         for name, kind in kinds.items():
             if not isinstance(table.get(name), kind):
                 raise TraceError(f"entry {name!r} is missing or no {kind.__name__}")
+            number = kind is int and (isinstance(table[name], bool) or not 0 <= table[name] < 1 << 63)
+            if number:
+                raise TraceError(f"entry {name!r} is {shown(table[name])}, no count")
         try:
             costs = costs_from_dict(table["costs"])
         except CostError as error:
             raise TraceError(error.message, error.hint) from None
-        return cls(**{name: table[name] for name in kinds} | {"costs": costs})
+        # They are printed, and may come from anybody's file.
+        words = {name: printable(table[name]) for name in ("schedule", "workload")}
+        return cls(**{name: table[name] for name in kinds} | {"costs": costs, **words})
 
 
 def write_run_info(folder: Path, info: RunInfo) -> None:
@@ -135,13 +141,8 @@ def read_run_info(folder: Path) -> RunInfo:
         TraceError: It is not there, or cannot be understood.
     """
     path = folder / RUN_FILE
+    table = read_toml(path, TraceError, "give a folder that `pipetrace run -o` left, or traces and --schedule")
     try:
-        return RunInfo.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise TraceError(
-            f"{path}: {error.strerror}", "give a folder that `pipetrace run -o` left, or traces and --schedule"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise TraceError(f"{path} is no TOML: {error}") from None
+        return RunInfo.from_dict(table)
     except TraceError as error:
         raise TraceError(f"{path}: {error.message}", error.hint) from None

@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from pipetrace.errors import TraceError
+from pipetrace.shown import printable
 from pipetrace.timeline import Timeline
 from pipetrace.trace.assemble import Lost, assemble
+from pipetrace.trace.find import load_traces
 from pipetrace.trace.labels import LabelStyle
-from pipetrace.trace.load import TraceFile, load_trace
+from pipetrace.trace.load import TraceFile
 from pipetrace.trace.rank_steps import WHOLE_TRACE, RankStep, RankSteps, read_steps, stages_of
 from pipetrace.trace.recording_notes import missing_lines, note_lines
 from pipetrace.trace.run_folder import RunInfo
 
-_FOLDER_PATTERNS = (r"rank\d+_trace\.json\.gz", r"rank\d+.*\.json\.gz", r"rank\d+.*\.json", r".*\.json(\.gz)?")
-_RANK_IN_NAME = re.compile(r"rank[_\-]?(\d{1,6})", re.IGNORECASE)
+_RANK_IN_NAME = re.compile(r"rank[_\-]?([0-9]{1,6})", re.IGNORECASE)
 NOT_ALIGNED = "ranks' clocks were not aligned: compare within ranks only"
 
 
@@ -81,8 +82,7 @@ def read_recording(paths: Sequence[Path]) -> Recording:
     Raises:
         TraceError: A file cannot be read, is no trace, or the files do not go together; in one line.
     """
-    files = _files(paths)
-    traces = [load_trace(file) for file in files]
+    traces = load_traces(paths)
     by_rank = _by_rank(traces)
     world = _world_size(by_rank)
     ranks = world or max(len(by_rank), max(by_rank) + 1)
@@ -100,7 +100,7 @@ def read_recording(paths: Sequence[Path]) -> Recording:
     )
     mended = [note for trace in traces for note in trace.notes]
     return Recording(
-        source=", ".join(map(str, paths)) if len(paths) <= 3 else f"{paths[0]} and {len(paths) - 1} more",
+        source=printable(", ".join(map(str, paths)) if len(paths) <= 3 else f"{paths[0]} and {len(paths) - 1} more"),
         ranks=ranks,
         steps=timelines,
         step_names=names,
@@ -110,39 +110,6 @@ def read_recording(paths: Sequence[Path]) -> Recording:
         run=run,
         common_clock=common_clock,
     )
-
-
-def _files(paths: Sequence[Path]) -> list[Path]:
-    """The trace files that are meant, each once."""
-    files: dict[Path, Path] = {}
-    for path in paths:
-        try:
-            inside = sorted(path.iterdir()) if path.is_dir() else None
-        except (OSError, ValueError) as error:
-            raise TraceError(f"{path} cannot be read: {error}") from None
-        chosen = [path]
-        if inside is not None:
-            chosen = next((some for pattern in _FOLDER_PATTERNS if (some := _matching(inside, pattern))), [])
-            if not chosen:
-                raise TraceError(
-                    f"{path} holds no traces", "traces are files called rank0.json.gz, rank1.json.gz and so on"
-                )
-        for file in chosen:
-            files.setdefault(_identity(file), file)
-    if not files:
-        raise TraceError("no traces were given", "give trace files, or the folder in which they lie")
-    return list(files.values())
-
-
-def _identity(file: Path) -> Path:
-    try:
-        return file.resolve()
-    except (OSError, RuntimeError, ValueError):
-        return file  # links in a circle, or no name at all: reading it will say so
-
-
-def _matching(files: Sequence[Path], pattern: str) -> list[Path]:
-    return [file for file in files if re.fullmatch(pattern, file.name) and file.is_file()]
 
 
 def _by_rank(traces: Sequence[TraceFile]) -> dict[int, TraceFile]:
@@ -169,7 +136,7 @@ def _by_rank(traces: Sequence[TraceFile]) -> dict[int, TraceFile]:
 
 def _number(value: Any) -> int | None:
     """A count from 0 that stands in metadata; None for anything else."""
-    if isinstance(value, str) and re.fullmatch(r"\d{1,6}", value):
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,6}", value):
         return int(value)
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1_000_000
     return value if is_count else None
@@ -208,7 +175,11 @@ def _one_pipeline(steps: Mapping[int, RankSteps]) -> None:
 
 
 def _run_info(by_rank: Mapping[int, TraceFile]) -> tuple[RunInfo | None, list[str]]:
-    """What the first rank that says so was run with, and what is odd about that."""
+    """What the ranks that say so were run with, and what is odd about that.
+
+    Raises:
+        TraceError: They were recorded in different runs.
+    """
     infos: dict[int, RunInfo] = {}
     notes = []
     for rank, trace in sorted(by_rank.items()):
@@ -218,14 +189,19 @@ def _run_info(by_rank: Mapping[int, TraceFile]) -> tuple[RunInfo | None, list[st
         try:
             infos[rank] = RunInfo.from_dict(table)
         except TraceError as error:
-            notes.append(f"{trace.path.name}: what was run is not known: {error.message}")
+            notes.append(f"{printable(trace.path.name)}: what was run is not known: {error.message}")
     if not infos:
         return None, notes
     first = min(infos)
     for rank, info in infos.items():
-        if (info.schedule, info.started) != (infos[first].schedule, infos[first].started):
-            notes.append(f"ranks {first} and {rank} name different runs, so their times may not go together")
-            break
+        for what in ("schedule", "ranks", "microbatches", "started"):
+            one, other = getattr(infos[first], what), getattr(info, what)
+            if one != other:
+                raise TraceError(
+                    f"ranks {first} and {rank} are of different runs: {by_rank[first].path} names {what} {one}, "
+                    f"{by_rank[rank].path} {other}",
+                    "give the traces of one run",
+                )
     notes += _shared_cores(infos[first])
     return infos[first], notes
 
@@ -243,11 +219,11 @@ def _clocks(by_rank: Mapping[int, TraceFile]) -> tuple[bool, list[str]]:
     if len(by_rank) == 1:
         return True, []
     clocks = [trace.pipetrace.get("clock") for trace in by_rank.values()]
-    told = {(clock.get("host"), clock.get("boot_id")) for clock in clocks if isinstance(clock, dict)}
     if all(isinstance(clock, dict) for clock in clocks):
-        host, boot = next(iter(told))
-        if len(told) == 1 and boot:
-            return True, [f"all ranks ran on one machine ({host}, one boot id), so they share one clock"]
+        told = [(clock.get("host"), clock.get("boot_id")) for clock in clocks if isinstance(clock, dict)]
+        host, boot = told[0]
+        if isinstance(host, str) and isinstance(boot, str) and boot and all(one == told[0] for one in told):
+            return True, [f"all ranks ran on one machine ({printable(host)}, one boot id), so they share one clock"]
         return False, [NOT_ALIGNED]
     hosts = {trace.host for trace in by_rank.values()}
     if len(hosts) == 1 and (host := next(iter(hosts))):

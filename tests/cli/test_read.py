@@ -44,6 +44,14 @@ def test_a_rank_of_several_is_said_to_be_missing(tmp_path: Path) -> None:
     assert ran.returncode == 0
     assert "1 recorded of 4" in ran.stdout
     assert "not found:" in ran.stdout
+    assert "of the 1 recorded of 4 ranks: Σ global idle / (1 × makespan)" in ran.stdout
+    # Nothing is said of ranks that nothing is known of.
+    (step,) = json.loads(pipetrace("read", tmp_path, "--json").stdout)["steps"]
+    assert step["of_ranks"] == [2]
+    assert len(step["busy_ns"]) == len(step["global_idle_ns"]) == len(step["in_span_idle_ns"]) == 1
+    assert step["bubble_fraction"] == step["global_idle_ns"][0] / step["makespan_ns"]
+    table = ran.stdout.partition("global idle   in-span idle")[2]
+    assert [line.split()[0] for line in table.splitlines() if line[:1].isdigit()] == ["2"]
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
+import tomli_w
 
 from pipetrace.costs_io import parse_costs
+from pipetrace.passes import add_communication
 from pipetrace.schedules import build
 from pipetrace.simulate import simulate
+from pipetrace.trace.torch_csv import write_csv
 from tests.cli.command import misuse, pipetrace, refusal
 
 TRACES = Path(__file__).parent.parent / "data" / "traces"
@@ -135,3 +139,76 @@ def test_a_spoilt_run_folder_gets_one_line(folder: Path, tmp_path: Path) -> None
     assert "schedule.csv" in refusal("diff", spoilt)
     (spoilt / "rank1_trace.json.gz").write_bytes(b"\x1f\x8b")
     assert "rank1_trace.json.gz" in refusal("diff", spoilt)
+
+
+@pytest.fixture
+def copied(folder: Path, tmp_path: Path) -> Path:
+    shutil.copytree(folder, tmp_path / "RUN")
+    return tmp_path / "RUN"
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "words"),
+    [
+        ("1f1b", (3, 4), "is not what was run: 24 actions"),
+        ("zb-h2", (3, 4), "is not what was run: "),
+        ("zb-h1", (2, 4), "is of another run: it has 2 ranks, the traces beside it 3"),
+        ("zb-h1", (3, 5), "is of another run: it has 5 microbatches, the traces beside it 4"),
+    ],
+)
+def test_a_schedule_of_another_run_is_noticed(name: str, sizes: tuple[int, int], words: str, copied: Path) -> None:
+    write_csv(build(name, *sizes), copied / "schedule.csv")
+    said = refusal("diff", copied)
+    assert words in said
+    assert "--schedule NAME" in said
+    # What was really run can still be said by hand.
+    assert pipetrace("diff", copied, "--schedule", "zb-h1", "-p", 3, "-m", 4, "-o", copied / "x.json").returncode == 0
+
+
+@pytest.mark.parametrize("what", ["schedule", "ranks", "microbatches", "started"])
+def test_a_record_of_another_run_is_noticed(what: str, copied: Path) -> None:
+    table = tomllib.loads((copied / "run.toml").read_text())
+    table[what] = "1f1b" if what == "schedule" else table[what] + 1
+    (copied / "run.toml").write_text(tomli_w.dumps(table))
+    assert f"run.toml is of another run than the traces beside it: it names {what} " in refusal("diff", copied)
+
+
+def test_traces_of_two_runs_in_one_folder_are_noticed(copied: Path) -> None:
+    path = copied / "rank2_trace.json.gz"
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    trace["pipetrace"]["run"]["started"] += 1
+    path.write_bytes(gzip.compress(json.dumps(trace).encode()))
+    for command in ("diff", "read"):
+        assert "ranks 0 and 2 are of different runs" in refusal(command, copied)
+
+
+@pytest.mark.parametrize("text", ["ranks = " + "9" * 5000, "a = " + "[" * 5000, "x", "schema = 99"])
+def test_a_record_that_cannot_be_read(text: str, copied: Path) -> None:
+    (copied / "run.toml").write_text(text)
+    said = refusal("diff", copied)
+    assert "run.toml" in said
+    assert len(said) < 500
+
+
+def test_hostile_words_of_a_run_are_printed_as_escapes(copied: Path) -> None:
+    for path in copied.glob("rank*.json.gz"):
+        trace = json.loads(gzip.decompress(path.read_bytes()))
+        trace["pipetrace"]["run"] |= {"schedule": "a\x1b[31m\nb", "workload": "w\n", "options": {"o\n": "x" * 5000}}
+        path.write_bytes(gzip.compress(json.dumps(trace).encode()))
+    (copied / "run.toml").unlink()
+    ran = pipetrace("read", copied)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "a\\x1b[31m\\nb" in ran.stdout
+    assert "\x1b" not in ran.stdout
+
+
+def test_a_run_of_a_csv_with_communication(tmp_path: Path) -> None:
+    schedule = add_communication(build("1f1b", 2, 2))
+    assert schedule.has_communication
+    write_csv(schedule, tmp_path / "x.csv")
+    for command in ("gen", "show", "compare"):
+        sizes = ("-p", 2, "-m", 2) if command == "compare" else ()
+        assert pipetrace(command, "--from", "x.csv", *sizes, "--json", cwd=tmp_path).returncode == 0
+    ran = pipetrace("run", "--from", "x.csv", "--steps", 1, "-o", "RUN", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert pipetrace("diff", "RUN", "--json", cwd=tmp_path).returncode == 0

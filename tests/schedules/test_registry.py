@@ -75,3 +75,46 @@ def test_limits(name: str, p: int, m: int, options: dict[str, object], words: st
     with pytest.raises(ScheduleError) as error:
         build(name, p, m, **options)
     assert words in str(error.value)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize(
+    ("ranks", "microbatches", "words"),
+    [
+        (10**20, 1, "give at most 65535 ranks"),
+        pytest.param(1 << (1 << 16), 1, "ranks", id="an integer that cannot be written out"),
+        (4, 10**20, "give at most 1048574 microbatches"),
+        (10_000, 10_000, "more than the 50,000,000"),
+        (65_534, 1_048_574, "stages|actions"),
+    ],
+)
+def test_what_is_too_large_is_refused_at_once(name: str, ranks: int, microbatches: int, words: str) -> None:
+    with pytest.raises(ScheduleError, match=words):
+        build(name, ranks, microbatches)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("interleaved", {"chunks": 10**20}, "stages"),
+        ("looped-bfs", {"chunks": 65535}, "stages"),
+        ("interleaved", {"chunks": "x"}, "chunks of interleaved is 'x', no whole number"),
+        ("interleaved", {"chunks": 1.5}, "no whole number"),
+        ("interleaved", {"chunks": True}, "no whole number"),
+        ("interleaved", {"group": "x"}, "no whole number"),
+        ("interleaved", {"group": 10**20}, "group"),
+        ("chimera", {"pipes": "x"}, "no whole number"),
+        ("chimera", {"pipes": 10**20}, "pipes"),
+        ("v-half", {"memory": "x"}, "no whole number"),
+    ],
+)
+def test_options_are_looked_at_before_anything_is_built(name: str, options: dict[str, object], words: str) -> None:
+    with pytest.raises(ScheduleError, match=words):
+        build(name, 4, 8, **options)
+
+
+def test_more_pipes_than_an_action_can_name() -> None:
+    with pytest.raises(ScheduleError, match="128 pipes"):
+        build("chimera", 128, 128, pipes=128)

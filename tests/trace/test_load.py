@@ -64,6 +64,8 @@ def test_odd_events_harm_nobody(tmp_path: Path) -> None:
         {"ph": 3, "name": ["x"], "ts": 1, "args": {"deep": [{}]}},
         {"ph": "X", "name": "negative", "ts": 5, "dur": -3},
         {"ph": "X", "name": "huge", "ts": "1e999999"},
+        {"ph": "X", "name": "huger", "ts": "1e999999999"},
+        {"ph": "X", "name": "digits", "ts": "9" * 5000},
         {"ph": "X", "name": "none", "ts": "NaN"},
         {"ph": "X", "name": "long", "ts": 1, "dur": 1e300},
         {"ph": "i", "name": "instant", "ts": 1},
@@ -71,7 +73,7 @@ def test_odd_events_harm_nobody(tmp_path: Path) -> None:
     trace = load_trace(write(tmp_path, json.dumps({"traceEvents": events, "host_name": 3, "pipetrace": []}).encode()))
     assert [e.name for e in trace.events] == ["negative"]
     assert trace.end(trace.events[0]) == 5000
-    assert "3 events with an impossible time" in trace.notes[0]
+    assert "5 events with an impossible time" in trace.notes[0]
     assert (trace.host, trace.pipetrace, trace.distributed) == ("", {}, {})
 
 
@@ -108,6 +110,8 @@ def test_what_can_be_mended_is_mended_and_told(tmp_path: Path) -> None:
         (b"\x1f\x8bjunk that is no gzip", "the gzip data is damaged"),
         (b'{"baseTimeNanoseconds": "soon", "traceEvents": []}', "baseTimeNanoseconds 'soon' is no time"),
         (b'{"baseTimeNanoseconds": 1e300, "traceEvents": []}', "is no time"),
+        (b'{"baseTimeNanoseconds": "' + b"9" * 5000 + b'", "traceEvents": []}', "is no time"),
+        (b'{"baseTimeNanoseconds": "1_0", "traceEvents": []}', "'1_0' is no time"),
         (b'{"baseTimeNanoseconds": [1], "traceEvents": []}', "is no time"),
         (b"[" * 100_000, ""),
         (b'{"a":' * 100_000, ""),

@@ -18,6 +18,7 @@ from pipetrace.action import Action, Kind, Pair
 from pipetrace.costs import Costs
 from pipetrace.errors import TraceError
 from pipetrace.timeline import UNKNOWN, Lane, Tile, Timeline
+from pipetrace.trace.chrome import write_chrome
 from pipetrace.trace.flows import dependencies
 from pipetrace.trace.labels import LabelStyle
 from pipetrace.trace.run_folder import RunInfo
@@ -216,12 +217,14 @@ def test_run_info_comes_from_the_metadata(tmp_path: Path) -> None:
     assert any("what was run is not known" in note for note in recording.notes)
 
 
-def test_different_runs_are_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("other", [{"started": 1}, {"schedule": "1f1b"}, {"microbatches": 5}, {"ranks": 3}])
+def test_different_runs_are_refused(other: dict[str, Any], tmp_path: Path) -> None:
     for rank in range(2):
-        run = RunInfo("zb-h1", 2, 4, "sleep", Costs(), True, 1, started=rank).to_dict()
+        run = RunInfo("zb-h1", 2, 4, "sleep", Costs(), True, 1).to_dict() | (other if rank else {})
         trace = trace_of(rank, 2, [event(f"PP:{rank}F0", 0, 1)], pipetrace=with_clock("x", run=run))
         write(tmp_path, rank, trace)
-    assert any("different runs" in note for note in read_recording([tmp_path]).notes)
+    with pytest.raises(TraceError, match=f"ranks 0 and 1 are of different runs: .* names {next(iter(other))} "):
+        read_recording([tmp_path])
 
 
 # What torch recorded.
@@ -305,6 +308,43 @@ def test_folder_takes_the_most_telling_names(tmp_path: Path) -> None:
     assert [found.rank for found in read_recording([tmp_path]).found] == list(range(11))
 
 
+def test_a_rank_whose_trace_is_not_compressed_is_read_beside_those_that_are(tmp_path: Path) -> None:
+    for rank, name in enumerate(["rank0_trace.json", "rank1_trace.json.gz", "rank2.json", "rank2_trace.json.gz"]):
+        trace = dump(trace_of(min(rank, 2), 3, [event(f"PP:{min(rank, 2)}F0", 0, 1)])).encode()
+        (tmp_path / name).write_bytes(gzip.compress(trace) if name.endswith(".gz") else trace)
+    found = read_recording([tmp_path]).found
+    assert [(of.rank, of.file.name) for of in found] == [
+        (0, "rank0_trace.json"),
+        (1, "rank1_trace.json.gz"),
+        (2, "rank2_trace.json.gz"),
+    ]
+
+
+def test_what_pipetrace_drew_is_no_recording(tmp_path: Path) -> None:
+    write_chrome(tmp_path / "diff.json.gz", [("ideal", simulated())])
+    write_chrome(tmp_path / "rank0.json", [("ideal", simulated())])
+    write_chrome(tmp_path / "zb-h1.json", [("ideal", simulated())])
+    with pytest.raises(TraceError, match="holds no traces"):
+        read_recording([tmp_path])
+    with pytest.raises(TraceError, match="is no recording: pipetrace wrote it"):
+        read_recording([tmp_path / "zb-h1.json"])
+    write(tmp_path, 0, trace_of(0, 1, [event("PP:0F0", 0, 1)]), "mine.json")
+    (tmp_path / "rank0.json").unlink()
+    assert [of.file.name for of in read_recording([tmp_path]).found] == ["mine.json"]
+
+
+def test_a_step_of_thousands_of_digits_is_none(tmp_path: Path) -> None:
+    write(tmp_path, 0, trace_of(0, 1, [event("PP:0F0", 0, 1), event("ProfilerStep#" + "9" * 5000, 0, 1)]))
+    assert read_recording([tmp_path]).step_names == ("whole trace",)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_begins_and_ends_at_once_has_some_order(order: int, tmp_path: Path) -> None:
+    events = [event("PP:0F0", 0, 0), event("POST:0SEND_F0", 0, 0), event("WAIT:0SEND_F0", 0, 0), event("PP:0F0", 0, 0)]
+    write(tmp_path, 0, trace_of(0, 1, events[::order]))
+    assert read_recording([tmp_path]).found[0].counts["F"] == 2
+
+
 def test_files_that_do_not_go_together(tmp_path: Path) -> None:
     one = write(tmp_path, 0, trace_of(0, 2, []))
     again = write(tmp_path, 0, trace_of(0, 2, []), "again.json")
@@ -335,12 +375,26 @@ def test_folders_without_traces(tmp_path: Path) -> None:
         read_recording([loop])
 
 
+def odd_runs() -> list[Any]:
+    run = RunInfo("zb-h1", 1, 1, "sleep", Costs(), True, 1).to_dict()
+    odd: list[dict[str, Any]] = [
+        {"costs": {"unit": [1]}},
+        {"costs": {"p2p": "9" * 5000}},
+        {"costs": {"stages": {"9" * 5000: {}}}},
+        {"ranks": True},
+        {"microbatches": -1},
+        {"schema": [1]},
+    ]
+    clocks: list[Any] = [{"host": [], "boot_id": {}}, {"host": "x", "boot_id": 3}, {}]
+    return [{"run": run | one} for one in odd] + [{"clock": clock} for clock in clocks]
+
+
 def test_odd_metadata_harms_nobody(tmp_path: Path) -> None:
     odd = trace_of(0, 1, [event("PP:0F0", 0, 1)])
     distributed: Any
     pipetrace_data: Any
     for distributed in ({"rank": True}, {"rank": -1, "world_size": "x"}, {"rank": [0]}, [], None, {"rank": "0"}):
-        for pipetrace_data in (None, 3, {"clock": 3, "run": 4, "rank": {}}, {"run": {}}):
+        for pipetrace_data in (None, 3, {"clock": 3, "run": 4, "rank": {}}, {"run": {}}, *odd_runs()):
             write(tmp_path, 0, {**odd, "distributedInfo": distributed, "pipetrace": pipetrace_data, "host_name": None})
             assert len(read_recording([tmp_path]).steps[0]) == 1
 

@@ -1,0 +1,119 @@
+"""How the command line ends: whatever happens it is one line at most, never a traceback for what a user can cause."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+from pipetrace.cli.console import error_line, say
+from pipetrace.errors import OutputError, PipetraceError
+from pipetrace.shown import printable
+
+INTERRUPTED = 130
+_CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, with what there is to say about it."""
+
+
+class Passed(Exception):
+    """Carries an error of a command past typer, which would end the program for it in its own way."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def exit_code(run: Callable[[], None]) -> int:
+    """Runs the program, tells what went wrong, and returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # File names need not be text, and a terminal need not know every letter.
+        with suppress(AttributeError, OSError, ValueError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        try:
+            return _run(run)
+        except BaseException as error:  # noqa: BLE001 - all but what is known is raised again
+            return _told(error)
+    except KeyboardInterrupt:
+        # Once more, while the first was told.
+        return INTERRUPTED
+
+
+def _run(run: Callable[[], None]) -> int:
+    code = 0
+    try:
+        run()
+    except Passed as passed:
+        raise passed.error from None
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if code == INTERRUPTED:
+            # typer's own way, where Ctrl-C came before a command had begun.
+            raise KeyboardInterrupt from None
+    if sys.stdout is not None:
+        # What is still in the buffer would else be lost silently when the interpreter ends.
+        sys.stdout.flush()
+    return code
+
+
+def _told(error: BaseException) -> int:
+    """Prints a known error, and returns its exit code; raises what is not known."""
+    match error:
+        case BrokenPipeError():
+            # The reader of our output went away, as `| head` does: no more can be written, and that is no error.
+            _drop_stdout()
+            return 0
+        case KeyboardInterrupt():
+            _say("; ".join(["interrupted", *map(str, error.args)]))
+            _drop_stdout_if_full()
+            return INTERRUPTED
+        case PipetraceError():
+            _say(error_line(error))
+            _drop_stdout_if_full()
+            return 1
+        case MemoryError():
+            _say("error: there is not enough memory for this (give smaller sizes)")
+            return 1
+        case OSError():
+            _drop_stdout()
+            _say(error_line(_of_the_system(error)))
+            return 1
+        case _:
+            raise error
+
+
+def _of_the_system(error: OSError) -> OutputError:
+    reason = error.strerror or str(error)
+    if error.filename is not None:
+        return OutputError(
+            f"{os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename}: {reason}"
+        )
+    if error.errno in _CANNOT_BE_WRITTEN:
+        return OutputError(f"the output cannot be written: {reason}", "free some space, or write it elsewhere")
+    return OutputError(f"the system refused: {reason}")
+
+
+def _say(line: str) -> None:
+    # Where stderr itself cannot be written the exit code has to do.
+    with suppress(OSError, ValueError):
+        say(printable(line))
+
+
+def _drop_stdout_if_full() -> None:
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError, AttributeError):
+        _drop_stdout()
+
+
+def _drop_stdout() -> None:
+    """Sends what is still in the buffer nowhere: at its end the interpreter would try to write it, and complain."""
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

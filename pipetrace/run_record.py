@@ -1,0 +1,75 @@
+"""Whether the files of a run folder tell of the same run as its traces do.
+
+The traces carry in their own metadata what was run. A `schedule.csv` or `run.toml` that says something else was put
+there from another run, and every figure of a diff would be wrong without looking so.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipetrace.diff import Diff
+from pipetrace.errors import TraceError
+from pipetrace.schedule import Schedule
+from pipetrace.trace.run_folder import RUN_FILE, read_run_info
+
+if TYPE_CHECKING:
+    from pipetrace.trace.torch_profiler import Recording
+
+_HINT = "put back the file of this run, or say what was run with --schedule NAME or --from FILE.csv"
+_MOST_NAMED = 3
+
+
+def check_record(folder: Path, recording: Recording) -> None:
+    """Holds a folder's `run.toml`, where there is one, against the traces.
+
+    Raises:
+        TraceError: It cannot be read, or is of another run.
+    """
+    if recording.run is None or not (folder / RUN_FILE).is_file():
+        return
+    info = read_run_info(folder)
+    for what in ("schedule", "ranks", "microbatches", "started"):
+        told, recorded = getattr(info, what), getattr(recording.run, what)
+        if told != recorded:
+            raise TraceError(
+                f"{folder / RUN_FILE} is of another run than the traces beside it: it names {what} {told}, "
+                f"they {recorded}",
+                f"put back the {RUN_FILE} of this run, or take it away",
+            )
+
+
+def check_sizes(file: Path, schedule: Schedule, recording: Recording) -> None:
+    """Holds the sizes of a folder's `schedule.csv` against the traces.
+
+    Raises:
+        TraceError: It is of another run.
+    """
+    run = recording.run
+    for what, told, recorded in (
+        ("ranks", schedule.ranks, run.ranks if run else recording.ranks),
+        ("microbatches", schedule.microbatches, run.microbatches if run else None),
+    ):
+        if recorded is not None and told != recorded:
+            raise TraceError(f"{file} is of another run: it has {told} {what}, the traces beside it {recorded}", _HINT)
+
+
+def check_order(file: Path, of: Diff, recording: Recording) -> None:
+    """Holds the order in a folder's `schedule.csv` against what was measured.
+
+    A rank runs its list in order, so that nothing but another list explains another order, or an action that the list
+    does not have.
+
+    Raises:
+        TraceError: It is of another run.
+    """
+    if recording.run is None or recording.run.options.get("wait") != "prefetch":
+        return
+    for actions, how in ((of.extra, "are not in it"), (of.reordered, "stand elsewhere in it")):
+        if actions:
+            some = ", ".join(map(str, actions[:_MOST_NAMED])) + (" ..." if len(actions) > _MOST_NAMED else "")
+            raise TraceError(
+                f"{file} is not what was run: {len(actions)} actions that the traces beside it recorded {how} ({some})",
+                _HINT,
+            )
