@@ -62,9 +62,10 @@ def command(
     out: Annotated[list[Path] | None, typer.Option("-o", "--out", metavar="FILE.html", help="Write a page.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    from pipetrace.advice import StageBytes, advise, parse_bytes
+    from pipetrace.advice import advise
     from pipetrace.candidates import candidates_of, swept
     from pipetrace.compare import Setting, compare
+    from pipetrace.metrics import parse_size
     from pipetrace.report.write import suffix_of
 
     for file in out or []:
@@ -74,8 +75,10 @@ def command(
     variable = ""
     if sweep is not None:
         variable, settings = swept(sweep, settings[0], costs.unit)
-    bytes_of = StageBytes.from_dict(costs.table()["memory"]) if "memory" in costs.table() else None
-    limit = None if memory is None else parse_bytes(memory)
+    bytes_of = costs.memory_sizes()
+    if bytes_of is not None and bytes_of.stages and costs_per is not Per.CHUNK:
+        raise typer.BadParameter("[memory] by stage goes with --costs-per chunk: schedules cut the model differently")
+    limit = None if memory is None else parse_size(memory)
     if limit is not None and bytes_of is None:
         raise typer.BadParameter("--memory needs the model's sizes: [memory] in a --costs-file")
     comparison = compare(

@@ -26,6 +26,7 @@ def command(
             "-o", "--out", metavar="FILE", help="Written by suffix: .json .json.gz .html .svg .png .csv; repeatable."
         ),
     ] = None,
+    comms: options.Comms = False,
     as_json: options.Json = False,
 ) -> None:
     from pipetrace.report.write import SCHEDULE_SUFFIXES, suffix_of, write_schedule
@@ -34,17 +35,19 @@ def command(
     for file in files:
         suffix_of(file, SCHEDULE_SUFFIXES)
     of = costs.all()
-    schedule = sizes.schedule(name, source, of)
-    timeline = options.timeline_of(schedule, of, wait.waiting(costs.unit))
+    schedule, waiting = options.listed(sizes.schedule(name, source, of), comms), wait.waiting(costs.unit)
+    timeline = options.timeline_of(schedule, of, waiting)
     for file in files:
         write_schedule(file, schedule, timeline, of)
         say(f"wrote {file}")
     if as_json:
         from pipetrace.report.summary import schedule_summary, schedules_json
 
-        print_json(schedules_json([schedule_summary(schedule, timeline, of)]))
+        print_json(
+            schedules_json([schedule_summary(schedule, timeline, of, sizes=costs.memory_sizes(), waiting=waiting)])
+        )
     elif not files:
         from pipetrace.report.terminal import print_schedule_tables
 
-        print_schedule_tables(schedule, timeline)
+        print_schedule_tables(schedule, timeline, costs=of, sizes=costs.memory_sizes(), waiting=waiting)
         say("nothing was written; give -o FILE, e.g. -o schedule.json for Perfetto or -o schedule.html")

@@ -15,6 +15,7 @@ from pipetrace.compare import Candidate
 from pipetrace.costs import Costs, Link, Network
 from pipetrace.costs_io import costs_from_dict, parse_costs, parse_time
 from pipetrace.errors import CostError, ScheduleError
+from pipetrace.metrics import MemorySizes, sizes_from_dict
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import ScheduleSpec, build_spec, get
 from pipetrace.schedules.own import spec_from_file
@@ -34,6 +35,10 @@ From = Annotated[
         help="In place of NAME: a schedule in torch's CSV, or FILE.py:BUILDER, a Python function of your own.",
         rich_help_panel=SCHEDULE,
     ),
+]
+Comms = Annotated[
+    bool,
+    typer.Option("--comms", help="List sends and receives too, in one order for both sides of each pair of ranks."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
 
@@ -222,6 +227,19 @@ class ActionCosts:
         except CostError as error:
             raise CostError(f"{self.costs_file}: {error.message}", error.hint) from None
 
+    def memory_sizes(self) -> MemorySizes | None:
+        """What the costs file says of memory, None where it says nothing.
+
+        Raises:
+            CostError: It cannot be read.
+        """
+        if "memory" not in self.table():
+            return None
+        try:
+            return sizes_from_dict(self.table()["memory"])
+        except CostError as error:
+            raise CostError(f"{self.costs_file}: {error.message}", error.hint) from None
+
     def table(self) -> Mapping[str, Any]:
         """The costs file as it stands; empty without one.
 
@@ -332,6 +350,15 @@ class WaitOptions:
             post=parse_time(self.post, unit),
             spin=self.spin,
         )
+
+
+def listed(schedule: Schedule, comms: bool) -> Schedule:
+    """A schedule with its sends and receives in the lists where `comms` says so."""
+    if not comms or schedule.has_communication:
+        return schedule
+    from pipetrace.passes import add_communication
+
+    return add_communication(schedule)
 
 
 def timeline_of(schedule: Schedule, costs: Costs, waiting: Waiting) -> Timeline:

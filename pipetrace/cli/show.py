@@ -22,17 +22,31 @@ def command(
     width: Annotated[
         int | None, typer.Option(min=40, metavar="COLUMNS", help="Width of the chart.", show_default="the terminal's")
     ] = None,
+    comms: options.Comms = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also what idle time waited for, and the critical path.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     of = costs.all()
-    schedule = sizes.schedule(name, source, of)
-    timeline = options.timeline_of(schedule, of, wait.waiting(costs.unit))
+    schedule, waiting = options.listed(sizes.schedule(name, source, of), comms), wait.waiting(costs.unit)
+    timeline = options.timeline_of(schedule, of, waiting)
     if as_json:
         from pipetrace.report.summary import schedule_summary, schedules_json
 
-        print_json(schedules_json([schedule_summary(schedule, timeline, of)]))
+        print_json(
+            schedules_json([schedule_summary(schedule, timeline, of, sizes=costs.memory_sizes(), waiting=waiting)])
+        )
         return
     from pipetrace.report.console import stdout_console
     from pipetrace.report.terminal import print_schedule
 
-    print_schedule(schedule, timeline, console=stdout_console(width))
+    print_schedule(
+        schedule,
+        timeline,
+        costs=of,
+        sizes=costs.memory_sizes(),
+        waiting=waiting,
+        verbose=verbose,
+        console=stdout_console(width),
+    )

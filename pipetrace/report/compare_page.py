@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from pipetrace.advice import StageBytes
 from pipetrace.compare import Comparison, Figures, Row
+from pipetrace.metrics import MemorySizes
 from pipetrace.report.compare_charts import sweep_figure, trade_figure
 from pipetrace.report.compare_table import LEGEND, Column, columns_of, heading, unit_of
 from pipetrace.report.figure import mode_for, tile_figure
@@ -17,7 +17,7 @@ _HUE = {"makespan": "f", "peak": "w", "memory": "w"}
 
 
 def write_comparison_page(
-    path: Path, comparison: Comparison, *, sizes: StageBytes | None = None, advice: Sequence[str] = ()
+    path: Path, comparison: Comparison, *, sizes: MemorySizes | None = None, advice: Sequence[str] = ()
 ) -> None:
     """Writes a comparison's page: one HTML file that needs no network.
 

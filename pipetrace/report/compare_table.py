@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipetrace.advice import StageBytes
+from pipetrace.advice import bytes_needed
 from pipetrace.compare import Comparison, Figures, Row, Setting
 from pipetrace.errors import DeadlockError
+from pipetrace.metrics import MemorySizes
 from pipetrace.report.console import stdout_console
 from pipetrace.report.summary import SCHEMA, schedule_summary
 from pipetrace.report.units import TimeUnit, unit_for
@@ -41,7 +42,7 @@ class Column:
     text: Callable[[float], str]
 
 
-def columns_of(comparison: Comparison, sizes: StageBytes | None) -> list[Column]:
+def columns_of(comparison: Comparison, sizes: MemorySizes | None) -> list[Column]:
     """The figures, in one unit of time for all rows."""
     unit = unit_of(comparison)
     decimals = unit.decimals(row.figures.makespan for row in comparison.rows if row.figures)
@@ -62,7 +63,9 @@ def columns_of(comparison: Comparison, sizes: StageBytes | None) -> list[Column]
         Column(("", "sends"), lambda of: of.transfers, lambda value: f"{value:,.0f}"),
     ]
     if sizes is not None:
-        columns.append(Column(("memory", "GiB"), sizes.needed, lambda value: f"{value / 2**30:,.1f}"))
+        columns.append(
+            Column(("memory", "GiB"), lambda of: bytes_needed(of, sizes), lambda value: f"{value / 2**30:,.1f}")
+        )
     return columns
 
 
@@ -92,7 +95,7 @@ def heading(comparison: Comparison, setting: Setting) -> str:
 def print_comparison(
     comparison: Comparison,
     *,
-    sizes: StageBytes | None = None,
+    sizes: MemorySizes | None = None,
     advice: Sequence[str] = (),
     console: Console | None = None,
 ) -> None:
@@ -176,7 +179,7 @@ def _short(text: str, width: int) -> str:
 
 
 def comparison_json(
-    comparison: Comparison, *, sizes: StageBytes | None = None, limit: int | None = None, advice: Sequence[str] = ()
+    comparison: Comparison, *, sizes: MemorySizes | None = None, limit: int | None = None, advice: Sequence[str] = ()
 ) -> dict[str, Any]:
     """What `compare --json` prints: `schedules` as in gen, each with what a comparison adds; times in ns.
 
@@ -213,7 +216,7 @@ def comparison_json(
                 "transfers": of.transfers,
             }
             if sizes is not None:
-                needed = round(sizes.needed(of))
+                needed = bytes_needed(of, sizes)
                 entry["memory_bytes"] = needed
                 if limit is not None:
                     entry["fits"] = needed <= limit

@@ -13,9 +13,11 @@ from pipetrace.diff import Diff
 from pipetrace.metrics import ALL_FREED_AT, MemorySizes, bubbles, memory_over_time, peak_in_flight_of, phases
 from pipetrace.report.causes import cause_tables
 from pipetrace.report.layout import named_values, table_of
+from pipetrace.report.reordering import reordering_line
 from pipetrace.report.units import TimeUnit, percent, size_unit_for, unit_for
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Timeline
+from pipetrace.waiting import Waiting
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,6 +33,7 @@ def schedule_tables(
     costs: Costs | None = None,
     sizes: MemorySizes | None = None,
     verbose: bool = False,
+    waiting: Waiting | None = None,
 ) -> list[RenderableType]:
     """Headline, the bubbles and peak activations of each rank, its idle time by phase, and what it holds.
 
@@ -40,6 +43,7 @@ def schedule_tables(
         costs: What it was simulated with, for `verbose`.
         sizes: How large things are, for a table of memory in bytes beside the activations in chunks.
         verbose: Also says what idle time waited for, and shows the critical path.
+        waiting: How it was simulated to wait; where that may leave the list order, what this brings is said.
     """
     of, peak = bubbles(timeline), peak_in_flight_of(timeline)
     unit = unit_for(of.makespan)
@@ -50,6 +54,8 @@ def schedule_tables(
         ("global idle", f"{unit.text(sum(of.global_idle))}  (Σ of makespan - busy)"),
         ("in-span idle", f"{unit.text(sum(of.in_span_idle))}  (Σ of own first-to-last span - busy)"),
     ]
+    if waiting is not None and (line := reordering_line(schedule, costs or Costs(), waiting, timeline)) is not None:
+        pairs.insert(2, ("reordering", line))
     head = ["rank", "busy", "global idle", "in-span idle", "peak, freed at I", "peak, freed at W"]
     columns = [
         [str(rank) for rank in range(schedule.ranks)],

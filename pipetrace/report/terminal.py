@@ -11,6 +11,7 @@ from pipetrace.report.tables import diff_tables, schedule_tables
 from pipetrace.report.terminal_chart import chart, charts
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Timeline
+from pipetrace.waiting import Waiting
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -47,6 +48,7 @@ def print_schedule(
     costs: Costs | None = None,
     sizes: MemorySizes | None = None,
     verbose: bool = False,
+    waiting: Waiting | None = None,
     console: Console | None = None,
 ) -> None:
     """Prints a schedule's chart and its figures.
@@ -57,12 +59,13 @@ def print_schedule(
         costs: What it was simulated with, for `verbose`.
         sizes: How large things are, for memory in bytes.
         verbose: Also prints what idle time waited for, and the critical path.
+        waiting: How it was simulated to wait, for what leaving the list order brings.
         console: Where to; standard output when None.
     """
     console = console or stdout_console()
     drawn = chart(timeline, width=console.width, colour=wants_colour(console), basic=has_few_colours(console))
     console.print(drawn, highlight=False)
-    _print(console, schedule_tables(schedule, timeline, costs=costs, sizes=sizes, verbose=verbose))
+    _print(console, schedule_tables(schedule, timeline, costs=costs, sizes=sizes, verbose=verbose, waiting=waiting))
 
 
 def print_schedule_tables(
@@ -72,10 +75,11 @@ def print_schedule_tables(
     costs: Costs | None = None,
     sizes: MemorySizes | None = None,
     verbose: bool = False,
+    waiting: Waiting | None = None,
     console: Console | None = None,
 ) -> None:
     """Prints a schedule's figures; the arguments are those of `print_schedule`."""
-    tables = schedule_tables(schedule, timeline, costs=costs, sizes=sizes, verbose=verbose)
+    tables = schedule_tables(schedule, timeline, costs=costs, sizes=sizes, verbose=verbose, waiting=waiting)
     _print(console or stdout_console(), tables, before=False)
 
 
