@@ -128,8 +128,7 @@ class Supervisor:
 
     def run(self) -> Done | Failed | None:
         """Returns when every rank has ended; None when the caller has gone."""
-        for rank in range(self._job.schedule.ranks):
-            self._ranks.append(self._fork(rank))
+        self._start_ranks()
         while any(rank.alive for rank in self._ranks):
             self._beat()
             self._listen()
@@ -145,6 +144,20 @@ class Supervisor:
             return self._verdict()
         self._tell_progress()
         return Done(tuple(rank.check for rank in self._ranks if rank.check is not None))
+
+    def _start_ranks(self) -> None:
+        """Forks the ranks, unless one cannot be forked or the caller goes meanwhile: hundreds take minutes."""
+        for rank in range(self._job.schedule.ranks):
+            try:
+                self._ranks.append(self._fork(rank))
+            except OSError as error:
+                of = f"rank {rank} of {self._job.schedule.ranks} cannot be started"
+                self._fail(_Event(None, f"{of}: {error.strerror or error}", "run fewer ranks", certain=True))
+            self._beat()
+            if self._control.poll():
+                self._listen()
+            if self._failed_at is not None:
+                return
 
     def _fork(self, rank: int) -> _Rank:
         read, write = Pipe(duplex=False)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 
 import pytest
@@ -13,10 +17,11 @@ from pipetrace.costs import Costs, StageCosts
 from pipetrace.errors import RunError
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.folder import claim, error_name
-from pipetrace.execute.job import Job
+from pipetrace.execute.job import Failed, Job
 from pipetrace.execute.launcher import Progress, launch
 from pipetrace.execute.result import CheckReport, RankCheck
 from pipetrace.execute.runner import describe
+from pipetrace.execute.supervisor import Supervisor
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import trace_name
 from tests.execute import faulty
@@ -127,6 +132,52 @@ def test_a_lost_weight_gradient_fails_the_check(tmp_path: Path) -> None:
     assert not report.passed
     assert [rank.bit_equal for rank in report.ranks] == [True, False, True]
     assert "stage 1" in report.text
+
+
+@pytest.fixture
+def supervised(tmp_path: Path) -> Iterator[tuple[Supervisor, Connection]]:
+    """A supervisor in this process, and the caller's end of its line."""
+    schedule = pipetrace.build("1f1b", 3, 4)
+    config = RunConfig()
+    info = describe(schedule, config)
+    caller, control = Pipe()
+    with claim(tmp_path / "run", schedule, info) as claimed, caller, control:
+        yield Supervisor(control, Job(schedule, config, info, claimed, "", 60.0), tmp_path), caller
+
+
+def test_a_rank_that_cannot_be_forked_is_told(
+    supervised: tuple[Supervisor, Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr("os.fork", full)
+    outcome = supervised[0].run()
+    assert isinstance(outcome, Failed)
+    assert outcome.message.startswith("rank 0 of 3 cannot be started: Resource temporarily unavailable")
+    assert "fewer ranks" in outcome.hint
+
+
+def test_no_more_ranks_are_forked_once_the_caller_is_gone(
+    supervised: tuple[Supervisor, Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor, caller = supervised
+    forked: list[int] = []
+    fork = os.fork
+
+    def counted() -> int:
+        pid = fork()
+        if pid == 0:
+            time.sleep(60)
+            os._exit(0)
+        forked.append(pid)
+        return pid
+
+    monkeypatch.setattr("os.fork", counted)
+    caller.close()
+    assert supervisor.run() is None
+    assert len(forked) == 1
+    assert not own_descendants()
 
 
 def test_ctrl_c_ends_everything_and_keeps_the_traces(tmp_path: Path) -> None:
