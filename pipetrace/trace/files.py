@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,8 +19,8 @@ _counter = itertools.count()
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Opens a file for writing that takes the place of `path` only when the block ends well.
 
-    A full disk, an error or Ctrl-C in the block leaves `path` as it was and nothing beside it. What is no regular file
-    (a pipe, /dev/stdout) is written straight.
+    A full disk, an error or Ctrl-C in the block leaves `path` as it was and nothing beside it. A file that is replaced
+    keeps its mode. What is no regular file (a pipe, /dev/stdout, also behind a link) is written straight.
 
     Raises:
         OutputError: The file cannot be written.
@@ -27,7 +28,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     try:
         # A link is followed, so that it still is one afterwards.
         target = path.resolve()
-        straight = target.exists() and not target.is_file()
+        present = _stat(path)
+        # A link to a piped stdout leads to a name in /proc that is no file's: only following it tells.
+        straight = present is not None and not (stat.S_ISREG(present.st_mode) and target.exists())
     except (OSError, RuntimeError, ValueError) as error:
         # RuntimeError: links in a circle; ValueError: a NUL in the name.
         raise OutputError(f"{str(path)!r} cannot be written: {error}") from None
@@ -39,6 +42,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             return
         try:
             with beside.open("xb") as file:
+                if present is not None:
+                    # Before anything is in it: what was private stays so at every moment.
+                    beside.chmod(stat.S_IMODE(present.st_mode))
                 yield file
             beside.replace(target)
         except BaseException:
@@ -47,3 +53,11 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             raise
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    """What is there, links followed; None where nothing is."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None

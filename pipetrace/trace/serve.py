@@ -19,12 +19,15 @@ from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from pipetrace.errors import OutputError, PipetraceError, TraceError
+from pipetrace.shown import shown
 
 HOSTED_UI = "https://ui.perfetto.dev"
 HOSTED_PORT = 9001
 _ADDRESS = "127.0.0.1"
 _CHUNK = 1 << 20
 _STALLED = 120.0  # s without a byte taken, after which a fetch counts as broken
+_LONGEST = 1_000_000_000  # s; no system waits longer than some 292 years, and some not so long
+_STARTS = (b"{", b"[", b"\x1f\x8b", b"\n")  # of JSON, gzip, and Perfetto's protobuf: field 1, a packet
 _EXPAND_ALL = [{"id": "dev.perfetto.ExpandTracksByRegex", "args": [".*"]}]
 
 
@@ -32,7 +35,7 @@ def serve_once(
     path: Path,
     *,
     ui: str = HOSTED_UI,
-    port: int = HOSTED_PORT,
+    port: int | None = None,
     open_browser: bool = True,
     timeout: float = 600.0,
     say: Callable[[str], None],
@@ -42,21 +45,29 @@ def serve_once(
     Args:
         path: The trace.
         ui: Address of the UI.
-        port: On 127.0.0.1; 0 for any that is free.
+        port: On 127.0.0.1; 0 for any that is free. None for the only one that the hosted UI may fetch from, or for any
+            that is free where `ui` is another.
         open_browser: Whether to open the UI too; where there is no desktop its address is only printed.
         timeout: s to wait for the file to be fetched.
         say: Prints a line.
 
     Raises:
         TraceError: The file is missing, empty, no file or cannot be read, or went away meanwhile.
-        OutputError: The port cannot be had, the UI's address is none, or nothing fetched the file in time.
+        OutputError: The port cannot be had, the UI's address or the timeout is none, or nothing fetched the file in
+            time.
     """
+    # Also false for what is no number.
+    if not 0 < timeout <= _LONGEST:
+        raise OutputError(f"a timeout of {timeout:g} s", f"give seconds, above 0 and up to {_LONGEST:,}")
     _check(path)
     root, origin = _parse_ui(ui)
+    hosted = urlsplit(root).hostname == urlsplit(HOSTED_UI).hostname
+    if port is None:
+        port = HOSTED_PORT if hosted else 0
     server = _listen(path, origin, port)
     with server:
         address = ui_address(root, path, server.server_port)
-        if urlsplit(root).hostname == urlsplit(HOSTED_UI).hostname and server.server_port != HOSTED_PORT:
+        if hosted and server.server_port != HOSTED_PORT:
             say(f"warning: the content policy of {HOSTED_UI} lets it fetch from port {HOSTED_PORT} only")
         say(f"open {address}")
         say(f"or drag {path} onto {root}")
@@ -91,11 +102,16 @@ def _check(path: Path) -> None:
         if path.is_dir():
             raise TraceError(f"{path} is a folder", "give one trace file")
         with path.open("rb") as file:
-            head = file.read(64)
+            head = file.read(4096).removeprefix(b"\xef\xbb\xbf")
         if not head:
             raise TraceError(f"{path} is empty", "the run or the command that wrote it did not finish")
         if head.lstrip().lower().startswith((b"<!doctype", b"<html")):
             raise TraceError(f"{path} is a page, no trace", "open it in a browser; a trace ends in .json or .json.gz")
+        if not head.startswith(_STARTS) and not head.lstrip().startswith(_STARTS):
+            raise TraceError(
+                f"{path} is no trace: it begins like neither JSON nor gzip nor Perfetto's own format",
+                "give a trace, as `pipetrace gen -o x.json` writes one",
+            )
         if not path.is_file():
             raise TraceError(f"{path} is no regular file", "write it to a file first")
     except (OSError, ValueError) as error:
@@ -111,7 +127,7 @@ def _parse_ui(ui: str) -> tuple[str, str]:
     except ValueError:
         good = False
     if not good:
-        raise OutputError(f"{ui!r} is no address of a UI", f"give one like {HOSTED_UI}")
+        raise OutputError(f"{shown(ui)} is no address of a UI", f"give one like {HOSTED_UI}")
     host = parts.netloc.rpartition("@")[2].lower()
     # Browsers leave a scheme's own port out of the origin.
     host = host.removesuffix(":443" if parts.scheme == "https" else ":80")
@@ -122,7 +138,9 @@ def _listen(path: Path, origin: str, port: int) -> _Server:
     try:
         return _Server(path, origin, port)
     except (OSError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is outside 0 ... 65535"
+        if isinstance(error, OverflowError):
+            raise OutputError(f"port {shown(port)} is outside 1 ... 65535", "give a free one") from None
+        reason = error.strerror
         raise OutputError(
             f"port {port} on {_ADDRESS} cannot be had: {reason}",
             "end what holds it, perhaps another `pipetrace open`; --port N takes another, "
@@ -180,8 +198,11 @@ class _Handler(BaseHTTPRequestHandler):
             while left and (chunk := file.read(min(left, _CHUNK))):
                 self.wfile.write(chunk)
                 left -= len(chunk)
-        # A file that shrank leaves the answer short of its promised length, which the client sees.
-        if not left and self._taken():
+        if left:
+            # The answer is short of its promised length, which the client sees; it cannot be mended.
+            self.server.error = TraceError(f"{self.server.path} became shorter while it was served", "open it again")
+            self.server.ended.set()
+        elif self._taken():
             self.server.ended.set()
 
     def do_HEAD(self) -> None:

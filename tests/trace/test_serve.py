@@ -127,7 +127,7 @@ def test_head_and_preflight_do_not_end_it(trace: Path) -> None:
 
 def test_a_broken_fetch_does_not_end_it(tmp_path: Path) -> None:
     path = tmp_path / "big.json"
-    path.write_bytes(bytes(30 << 20))
+    path.write_bytes(b"[".ljust(30 << 20))
     with Serving(path) as serving:
         with socket.create_connection(("127.0.0.1", serving.port)) as connection:
             connection.sendall(f"GET /big.json HTTP/1.0\r\nHost: 127.0.0.1:{serving.port}\r\n\r\n".encode())
@@ -254,7 +254,7 @@ def test_the_file_goes_away(trace: Path) -> None:
 
 def test_the_file_shrinks_while_it_is_fetched(tmp_path: Path) -> None:
     path = tmp_path / "big.json"
-    path.write_bytes(bytes(40 << 20))
+    path.write_bytes(b"[".ljust(40 << 20))
     serving = Serving(path)
     with socket.create_connection(("127.0.0.1", serving.port)) as connection:
         connection.sendall(f"GET /big.json HTTP/1.0\r\nHost: localhost:{serving.port}\r\n\r\n".encode())
@@ -262,15 +262,17 @@ def test_the_file_shrinks_while_it_is_fetched(tmp_path: Path) -> None:
         os.truncate(path, 1000)
         while connection.recv(1 << 20):
             pass
-    assert serving.thread.is_alive()
-    serving.end()
-    assert serving.error is None
+    serving.thread.join(10)
+    assert not serving.thread.is_alive()
+    assert serving.error is not None
+    assert serving.error.message == f"{path} became shorter while it was served"
 
 
 def test_a_large_file_is_not_held(tmp_path: Path) -> None:
     tracemalloc = pytest.importorskip("tracemalloc")
     path = tmp_path / "large.json"
     with path.open("wb") as file:
+        file.write(b"[")
         file.truncate(200 << 20)
     serving = Serving(path)
     tracemalloc.start()
