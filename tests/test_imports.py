@@ -85,7 +85,7 @@ LAYERS = {
 LAYERS["same_model"] = {"costs"}
 LAYERS["compare"] = {"costs", "errors", "metrics", "same_model", "schedule", "simulate", "timeline"}
 LAYERS["candidates"] = {"compare", "costs", "costs_io", "errors", "schedule", "schedules", "toml_file"}
-LAYERS["advice"] = {"compare", "errors"}
+LAYERS["advice"] = {"compare", "metrics"}
 CORE = set(LAYERS)
 LAYERS["passes"] = {
     "action",

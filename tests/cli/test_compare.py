@@ -104,5 +104,5 @@ def test_refusals(tmp_path: Path) -> None:
     assert "--costs-per" in misuse("compare", "1f1b", "--costs-per", "layer")
     assert "cannot tell the format of x.json" in refusal("compare", "1f1b", "-o", "x.json")
     (tmp_path / "costs.toml").write_text("[memory]\nparamters = 3\n")
-    assert "[memory] of the costs cannot be read" in refusal("compare", "--costs-file", "costs.toml", cwd=tmp_path)
+    assert "unknown entry 'paramters' in memory" in refusal("compare", "--costs-file", "costs.toml", cwd=tmp_path)
     assert "no/such/x.html" in pipetrace("compare", "1f1b", "-o", "no/such/x.html", cwd=tmp_path).stderr

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipetrace.advice import StageBytes
 from pipetrace.candidates import candidate_of, candidates_of, of_schedule, swept
 from pipetrace.compare import Comparison, Setting, compare
 from pipetrace.costs import Costs
+from pipetrace.metrics import MemorySizes, StageSizes
 from pipetrace.report.compare_charts import look, sweep_figure, trade_figure
 from pipetrace.report.compare_page import write_comparison_page
 from pipetrace.schedules import build
@@ -66,7 +66,7 @@ def test_lines_have_gaps_where_nothing_was_built(sweep: Comparison) -> None:
 
 
 def test_the_page_says_what_it_shows(tmp_path: Path, one: Comparison, sweep: Comparison) -> None:
-    sizes = StageBytes(activation_freed_at_weight=2**30)
+    sizes = MemorySizes(StageSizes(activation_freed_at_weight=2**30), unit="bytes")
     write_comparison_page(tmp_path / "a.html", one, sizes=sizes, advice=[EVIL])
     text = text_of(tmp_path / "a.html")
     assert "<img" not in text
