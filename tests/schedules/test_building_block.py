@@ -36,7 +36,7 @@ stage_costs = st.builds(StageCosts, F=times, I=times, W=times)
     st.builds(
         Costs,
         default=stage_costs,
-        stages=st.dictionaries(st.integers(0, 15), stage_costs, max_size=3),
+        stages=st.dictionaries(st.integers(0, 1), stage_costs, max_size=2),
         p2p=st.sampled_from((0, 1, 20)),
     ),
 )
