@@ -21,6 +21,7 @@ from pathlib import Path
 from pipetrace.action import COMPUTE_KINDS, WHOLE_STAGE_KINDS, Action, Pair, code_text, parse
 from pipetrace.errors import ActionError, ScheduleError
 from pipetrace.placement import Placement
+from pipetrace.reading import read_whole
 from pipetrace.schedule import Schedule
 from pipetrace.shown import printable
 from pipetrace.trace.files import replacing
@@ -74,7 +75,7 @@ def read_csv(path: Path, name: str | None = None) -> CsvSchedule:
         DeadlockError: The ranks' lists wait for each other.
     """
     try:
-        data = path.read_bytes()
+        data = read_whole(path)
     except OSError as error:
         raise ScheduleError(f"{path}: {error.strerror or error}", _HINT) from None
     except ValueError as error:
