@@ -6,6 +6,7 @@ there from another run, and every figure of a diff would be wrong without lookin
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,12 +33,17 @@ def check_record(folder: Path, recording: Recording) -> None:
     info = read_run_info(folder)
     for what in ("schedule", "ranks", "microbatches", "started"):
         told, recorded = getattr(info, what), getattr(recording.run, what)
-        if told != recorded:
+        if _plain(told) != _plain(recorded):
             raise TraceError(
                 f"{folder / RUN_FILE} is of another run than the traces beside it: it names {what} {told}, "
                 f"they {recorded}",
                 f"put back the {RUN_FILE} of this run, or take it away",
             )
+
+
+def _plain(value: str | int) -> str | int:
+    """Without backslashes, which torch's profiler writes as slashes."""
+    return re.sub(r"[\\/]+", "/", value) if isinstance(value, str) else value
 
 
 def check_sizes(file: Path, schedule: Schedule, recording: Recording) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipetrace.errors import PipetraceError
+from pipetrace.reading import read_whole
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -23,7 +24,7 @@ def read_toml(path: Path, error: type[PipetraceError], hint: str) -> dict[str, A
         PipetraceError: `error`; the file cannot be read, or is no TOML.
     """
     try:
-        data = path.read_bytes()
+        data = read_whole(path)
     except OSError as reason:
         raise error(f"{path}: {reason.strerror or reason}", hint) from None
     except ValueError as reason:  # a NUL in the name

@@ -51,7 +51,8 @@ LAYERS = {
     # What each part may import; the arrows of the design.
     "errors": set(),
     "shown": set(),
-    "toml_file": {"errors"},
+    "reading": set(),
+    "toml_file": {"errors", "reading"},
     "version": set(),
     "action": {"errors"},
     "placement": {"errors"},

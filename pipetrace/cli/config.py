@@ -43,6 +43,8 @@ def load(ctx: typer.Context, value: Path | None) -> Path | None:
             for inner in entry:
                 if inner.replace("_", "-") not in commands[key]:
                     raise _unknown(value, f"{inner!r} in [{key}]", "option", inner, commands[key])
+        elif key in commands and key not in of_any:
+            raise ConfigError(f"{value}: {key} is {shown(entry)}, no table", f"write [{key}] and below it its options")
         elif option not in of_any:
             raise _unknown(value, repr(key), "option", key, [*mine, *sorted(of_any - set(mine))])
         elif option in mine:

@@ -55,7 +55,7 @@ def _run(run: Callable[[], None]) -> int:
         if code == INTERRUPTED:
             # typer's own way, where Ctrl-C came before a command had begun.
             raise KeyboardInterrupt from None
-    if sys.stdout is not None:
+    if sys.stdout is not None and not sys.stdout.closed:
         # What is still in the buffer would else be lost silently when the interpreter ends.
         sys.stdout.flush()
     return code
@@ -82,6 +82,9 @@ def _told(error: BaseException) -> int:
         case OSError():
             _drop_stdout()
             _say(error_line(_of_the_system(error)))
+            return 1
+        case ValueError() if sys.stdout is not None and sys.stdout.closed:
+            _say("error: the output cannot be written: something closed it")
             return 1
         case _:
             raise error

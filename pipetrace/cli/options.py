@@ -19,6 +19,7 @@ from pipetrace.metrics import MemorySizes, sizes_from_dict
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import ScheduleSpec, build_spec, get
 from pipetrace.schedules.own import spec_from_file
+from pipetrace.shown import printable, shown
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
 from pipetrace.toml_file import read_toml
@@ -167,7 +168,9 @@ def _from_csv(path: Path) -> Schedule:
 def own_candidate(source: str) -> Candidate:
     """What --from names, as one that takes part in a comparison."""
     spec = own_builder(source)
-    return of_spec(spec, {}, spec.name) if spec is not None else of_schedule(_from_csv(Path(source)), Path(source).stem)
+    if spec is not None:
+        return of_spec(spec, {}, spec.name)
+    return of_schedule(_from_csv(Path(source)), printable(Path(source).stem))
 
 
 def own_builder(source: str) -> ScheduleSpec | None:
@@ -185,7 +188,7 @@ def own_options(texts: list[str]) -> dict[str, object]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            raise typer.BadParameter(f"--option {text!r} is not NAME=VALUE")
+            raise typer.BadParameter(f"--option {shown(text)} is not NAME=VALUE")
         options[name] = literal(value)
     return options
 
@@ -222,8 +225,9 @@ class ActionCosts:
             return parse_costs(self.costs or "", unit=self.unit)
         if self.costs is not None:
             raise typer.BadParameter("--costs-file stands alone; put the costs into the file")
+        table = self.table()
         try:
-            return costs_from_dict({key: value for key, value in self.table().items() if key != "memory"})
+            return costs_from_dict({key: value for key, value in table.items() if key != "memory"})
         except CostError as error:
             raise CostError(f"{self.costs_file}: {error.message}", error.hint) from None
 

@@ -11,11 +11,13 @@ import typer
 from pipetrace.cli import options
 from pipetrace.cli.console import say, tell
 from pipetrace.cli.ending import Interrupted
+from pipetrace.errors import RunError
 from pipetrace.schedules import get
 
 HELP = "Run a schedule for real with torch under torch.profiler, one process a rank (CPU, gloo)."
 EXAMPLE = "pipetrace run zb-h1 -p 4 -m 8 --costs F=20,I=20,W=20 -o RUN/"
 
+MOST_RANKS = 256
 _COSTS = ("costs", "costs_file", "unit")
 _OF_SLEEP = (*_COSTS, "message_bytes")
 _OF_TRANSFORMER = ("hidden", "heads", "layers", "sequence", "batch", "dtype", "seed")
@@ -55,6 +57,10 @@ def command(
     of = costs.of_actions()
     # The executor derives what is sent and received, and needs no list of it.
     schedule = sizes.schedule(name, source, of).compute_only()
+    if schedule.ranks > MOST_RANKS:
+        raise RunError(
+            f"{schedule.ranks} ranks are a process each, too many for one machine", f"run at most {MOST_RANKS}"
+        )
     of.check_stages(schedule.stages, schedule.name)
     config = RunConfig(
         workload=workload,

@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
@@ -16,8 +18,10 @@ from typing import Any
 from pipetrace.errors import PipetraceError, ScheduleError
 from pipetrace.schedule import Schedule
 from pipetrace.schedules.spec import FLAGS, ScheduleSpec
+from pipetrace.shown import printable
 
 DEFAULT_BUILDER = "build"
+_LONGEST = 200
 
 
 def spec_from_file(source: str) -> ScheduleSpec:
@@ -63,8 +67,8 @@ def spec_of(name: str, builder: Callable[..., Any], source: str) -> ScheduleSpec
     ]
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
         options += [option for option in (*FLAGS, "costs") if option not in options]
-    paper = (inspect.getdoc(builder) or f"from {source}").splitlines()[0]
-    return ScheduleSpec(name, guarded(name, builder, source), "own", "-", paper, tuple(options))
+    paper = printable((inspect.getdoc(builder) or f"from {source}").splitlines()[0])
+    return ScheduleSpec(printable(name), guarded(name, builder, source), "own", "-", paper, tuple(options))
 
 
 def guarded(name: str, builder: Callable[..., Any], source: str) -> Callable[..., Schedule]:
@@ -72,9 +76,14 @@ def guarded(name: str, builder: Callable[..., Any], source: str) -> Callable[...
 
     def build(ranks: int, microbatches: int, **options: object) -> Schedule:
         try:
-            schedule = builder(ranks, microbatches, **options)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is not our code, and may raise anything
+            with quiet():
+                schedule = builder(ranks, microbatches, **options)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is not our code, and may raise anything
             raise _told(error, source, _file_of(builder)) from None
+        if inspect.iscoroutine(schedule):
+            schedule.close()  # an async function's, which else complains that nobody waited for it
         if not isinstance(schedule, Schedule):
             raise ScheduleError(
                 f"{name} of {source} returned {type(schedule).__name__}, no Schedule",
@@ -85,7 +94,8 @@ def guarded(name: str, builder: Callable[..., Any], source: str) -> Callable[...
                 f"{name} of {source} was asked for {ranks} ranks and {microbatches} microbatches, "
                 f"and made a schedule of {schedule.ranks} and {schedule.microbatches}"
             )
-        return schedule
+        # It goes into files and onto terminals.
+        return replace(schedule, name=printable(str(schedule.name)))
 
     return build
 
@@ -102,15 +112,18 @@ def _module(path: Path) -> ModuleType:
     if folder not in sys.path:
         sys.path.append(folder)  # so that it can import what lies beside it
     try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is not our code, and may raise anything
+        with quiet():
+            spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - it is not our code, and may raise anything
         raise _told(error, str(path), str(path.absolute())) from None
     return module
 
 
 def _told(error: BaseException, source: str, file: str) -> ScheduleError:
     """An error of somebody's code as one line: the innermost line of `file` that it came through."""
-    name, line, text = file, _line(error.__traceback__, file), f"{type(error).__name__}: {error}".removesuffix(": ")
+    name, line, text = file, _line(error.__traceback__, file), error_text(error)
     if isinstance(error, SyntaxError) and error.filename is not None:
         name, line, text = error.filename, error.lineno, f"{type(error).__name__}: {error.msg}"
     elif isinstance(error, PipetraceError):
@@ -119,6 +132,22 @@ def _told(error: BaseException, source: str, file: str) -> ScheduleError:
         name = source  # as it was given
     at = [source] * (name != source) + [f"{name}:{line}"] * (line is not None)
     return ScheduleError(": ".join([*(at or [source]), text]), getattr(error, "hint", ""))
+
+
+def error_text(error: BaseException) -> str:
+    """What somebody's code raised, on one line of bearable length."""
+    try:
+        text = " ".join(f"{type(error).__name__}: {error}".removesuffix(": ").split())
+    except Exception:  # noqa: BLE001 - their __str__ is not our code either
+        text = type(error).__name__
+    return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Sends what somebody's code prints to stderr: stdout holds results, which others parse."""
+    with redirect_stdout(sys.stderr):
+        yield
 
 
 def _file_of(builder: Callable[..., Any]) -> str:

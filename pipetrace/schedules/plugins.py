@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 
 from pipetrace.errors import ScheduleError
-from pipetrace.schedules.own import guarded, spec_of
+from pipetrace.schedules.own import error_text, guarded, quiet, spec_of
 from pipetrace.schedules.spec import ScheduleSpec
 
 GROUP = "pipetrace.schedules"
@@ -44,10 +44,12 @@ def with_plugins(specs: Mapping[str, ScheduleSpec]) -> tuple[list[ScheduleSpec],
 
 def _load(point: EntryPoint) -> ScheduleSpec:
     try:
-        loaded = point.load()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is not our code, and may raise anything
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ScheduleError(f"{_owner(point)} cannot be loaded: {reason}", f"it is {point.value}") from None
+        with quiet():
+            loaded = point.load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - it is not our code, and may raise anything
+        raise ScheduleError(f"{_owner(point)} cannot be loaded: {error_text(error)}", f"it is {point.value}") from None
     if isinstance(loaded, ScheduleSpec):
         return replace(loaded, name=point.name, build=guarded(point.name, loaded.build, _owner(point)))
     if not callable(loaded):

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from pipetrace.errors import TraceError
+from pipetrace.reading import read_whole
 from pipetrace.shown import printable, shown
 
 _GZIP = b"\x1f\x8b"
@@ -145,7 +146,7 @@ def _usable(events: list[Event]) -> tuple[list[Event], int]:
 
 def _read(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        data = read_whole(path)
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror or error}") from None
     except ValueError as error:

@@ -21,7 +21,9 @@ from pathlib import Path
 from pipetrace.action import COMPUTE_KINDS, WHOLE_STAGE_KINDS, Action, Pair, code_text, parse
 from pipetrace.errors import ActionError, ScheduleError
 from pipetrace.placement import Placement
+from pipetrace.reading import read_whole
 from pipetrace.schedule import Schedule
+from pipetrace.shown import printable
 from pipetrace.trace.files import replacing
 
 _HINT = "one row a rank, one action a cell, as in 0F0,0F1,,0B0"
@@ -73,7 +75,7 @@ def read_csv(path: Path, name: str | None = None) -> CsvSchedule:
         DeadlockError: The ranks' lists wait for each other.
     """
     try:
-        data = path.read_bytes()
+        data = read_whole(path)
     except OSError as error:
         raise ScheduleError(f"{path}: {error.strerror or error}", _HINT) from None
     except ValueError as error:
@@ -87,7 +89,7 @@ def read_csv(path: Path, name: str | None = None) -> CsvSchedule:
             f"{path}: line {line}, column {column}: not UTF-8 (byte {error.start})",
             "save the file as plain text in UTF-8",
         ) from None
-    return parse_csv(text, path.stem if name is None else name, source=str(path))
+    return parse_csv(text, printable(path.stem) if name is None else name, source=str(path))
 
 
 def parse_csv(text: str, name: str, source: str = "CSV") -> CsvSchedule:

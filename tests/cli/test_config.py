@@ -119,13 +119,34 @@ def test_an_unknown_key_is_one_line_for_every_command(command: str, configured: 
         ("[gen]\nwidth = 100", "c.toml: unknown option 'width' in [gen]"),
         ("config = 'd.toml'", "unknown option 'config'"),
         ("help = true", "unknown option 'help'"),
+        ("gen = 3", "c.toml: gen is 3, no table (write [gen]"),
+        ("[[gen]]\nranks = 2", "no table (write [gen]"),
+        ("ranks = 0x" + "f" * 5000, "c.toml: ranks is an integer of 20000 bits"),
+        ("ranks = " + "9" * 5000, "c.toml is no TOML: a number has more digits than can be read"),
+        ("ranks = " + "[" * 5000, "c.toml is no TOML: it is nested too deeply"),
+        ("ranks = ['" + "x" * 5000 + "']", "xxx..."),
+        ("ranks = '" + "x" * 5000 + "'", "xxx..."),
+        ("ranks = 1979-05-27", "c.toml: ranks = datetime.date"),
+        ("p2p = nan", "'nan' is no time"),
+        ("spin = nan", "by nan"),
+        ("\n".join(f"k{i} = {i}" for i in range(10_000)), "unknown option 'k0'"),
         ("ranks", "c.toml is no TOML"),
         ("\x00", "c.toml is no TOML"),
     ],
 )
 def test_bad_files(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(text)
-    assert words in refusal("gen", "1f1b", "--config", "c.toml", cwd=tmp_path)
+    said = refusal("gen", "1f1b", "--config", "c.toml", cwd=tmp_path)
+    assert words in said
+    assert len(said) < 1000
+
+
+def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("\ufeffranks = 2\njson = true\n", encoding="utf-8")
+    assert json_of("gen", "1f1b", "--config", "c.toml", cwd=tmp_path)["schedules"][0]["ranks"] == 2
+    (tmp_path / "costs.toml").write_text("\ufeffp2p = 1\n", encoding="utf-8")
+    figures = json_of("gen", "1f1b", "--costs-file", "costs.toml", "--json", cwd=tmp_path)["schedules"][0]
+    assert figures["costs"]["p2p"] == MS
 
 
 def test_no_file(tmp_path: Path) -> None:

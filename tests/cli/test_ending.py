@@ -139,6 +139,12 @@ def test_a_unit_beside_a_costs_file(tmp_path: Path) -> None:
     assert '"p2p": 3000' in ran.stdout
 
 
+def test_more_ranks_than_a_machine_can_start(tmp_path: Path) -> None:
+    said = refusal("run", "1f1b", "-p", 60_000, "-m", 1, "-o", tmp_path / "RUN")
+    assert "60000 ranks are a process each" in said
+    assert not (tmp_path / "RUN").exists()
+
+
 def test_costs_of_another_schedule_are_not_run(tmp_path: Path) -> None:
     (tmp_path / "costs.toml").write_text("stages.9 = { F = 2 }\n")
     said = refusal("run", "1f1b", "-p", 2, "--costs-file", tmp_path / "costs.toml", "-o", tmp_path / "RUN")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,16 @@ def build(ranks, microbatches, *, depth=1, chunks=1, costs=None):
         return 3
     if depth == 5:
         raise SystemExit
+    if depth == 8:
+        print("a word on the way")
+    if depth == 9:
+        raise BaseException("odd")
+    if depth == 10:
+        raise Unspeakable
+    if depth == 11:
+        raise ValueError("\\x1b[31m" + "x" * 5000)
+    if depth == 12:
+        return Schedule.from_orders("a\\n\\udcff", Placement.loop(1), 1, [RankOrder()])
     if depth == 6:
         assert costs.default.F == 7_000_000
     orders = []
@@ -36,6 +47,13 @@ def build(ranks, microbatches, *, depth=1, chunks=1, costs=None):
             order.B(rank, i)
         orders.append(order)
     return Schedule.from_orders("mine", Placement.loop(ranks), microbatches, orders)
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise ValueError
+
+async def later(ranks, microbatches):
+    return build(ranks, microbatches)
 
 def fixed(ranks, microbatches):
     return build(2, 2)
@@ -85,7 +103,12 @@ def test_a_builder_of_a_file(folder: Path) -> None:
         ("own.py", ["--option", "depth=3"], "own.py:10: a placement needs at least one rank"),
         ("own.py", ["--option", "depth=4"], "own of own.py returned int, no Schedule"),
         ("own.py", ["--option", "depth=5"], "own.py:14: SystemExit"),
-        ("own.py", ["--option", "depth=6"], "own.py:16: AssertionError"),
+        ("own.py", ["--option", "depth=6"], "own.py:26: AssertionError"),
+        ("own.py", ["--option", "depth=9"], "own.py:18: BaseException: odd"),
+        ("own.py", ["--option", "depth=10"], "own.py:20: Unspeakable"),
+        ("own.py", ["--option", "depth=11"], "own.py:22: ValueError: \\x1b[31mxxx"),
+        ("own.py", ["--option", "depth=12"], "was asked for 4 ranks"),
+        ("own.py:later", [], "later of own.py returned coroutine, no Schedule"),
         ("own.py", ["--option", "depth=7"], "the backward of stage 0, microbatch 7 is missing"),
         ("own.py", ["--option", "width=1"], "own takes no option 'width' (its options are --option depth, -v)"),
         ("own.py", ["-p", "0"], "own on 0 ranks"),
@@ -103,7 +126,33 @@ def test_errors_are_one_line(source: str, arguments: list[str], words: str, fold
     (folder / "syntax.py").write_text("x = 1\ny = (\n")
     (folder / "raises.py").write_text("1 / 0\n")
     (folder / "imports.py").write_text("import absent_package\n")
-    assert words in refusal("gen", "--from", source, *arguments, cwd=folder)
+    said = refusal("gen", "--from", source, *arguments, cwd=folder)
+    assert words in said
+    assert len(said) < 400
+
+
+def test_what_a_builder_prints_is_no_result(folder: Path) -> None:
+    (folder / "own.py").write_text(f"print('while it loads'){SOURCE}")
+    ran = pipetrace("gen", "--from", "own.py", "--option", "depth=8", "--json", cwd=folder)
+    assert json.loads(ran.stdout)["schedules"][0]["schedule"] == "mine"
+    assert ran.stderr.splitlines() == ["while it loads", "a word on the way"]
+
+
+def test_names_that_are_no_text(folder: Path) -> None:
+    name = os.fsdecode(b"a\xff\n.csv")
+    (folder / name).write_text("0F0,0B0\n")
+    files = [os.fsdecode(b"b\xff\n" + suffix) for suffix in (b".json", b".html", b".csv")]
+    ran = pipetrace("gen", "--from", name, *(word for file in files for word in ("-o", file)), cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.splitlines() == [f"wrote b\\xff\\n{suffix}" for suffix in (".json", ".html", ".csv")]
+    ran = pipetrace("compare", "--from", name, "-p", 1, "-m", 1, "-o", files[1], "--json", cwd=folder)
+    assert json.loads(ran.stdout)["schedules"][0]["schedule"] == "a\\xff\\n"
+    run = os.fsdecode(b"RUN\xff\n")
+    assert pipetrace("run", "--from", name, "--steps", 1, "-o", run, cwd=folder).returncode == 0
+    for arguments in (["read", run], ["read", run, "--json"], ["diff", run], ["diff", run, "--json", "-o", "x.html"]):
+        ran = pipetrace(*arguments, cwd=folder)
+        assert ran.returncode == 0, ran.stderr
+        assert "xff" in ran.stdout + ran.stderr
 
 
 def test_name_and_file_are_rivals(folder: Path) -> None:

@@ -77,3 +77,9 @@ def test_nothing_to_read(tmp_path: Path) -> None:
     assert "nowhere" in refusal("read", tmp_path / "nowhere")
     assert str(tmp_path) in refusal("read", tmp_path)
     assert "TRACES" in misuse("read")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_device_that_never_ends_is_not_read() -> None:
+    for arguments in (["read"], ["gen", "--from"], ["gen", "1f1b", "--config"], ["gen", "1f1b", "--costs-file"]):
+        assert "/dev/full: it is a device, no file" in refusal(*arguments, "/dev/full")
