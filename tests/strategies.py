@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
@@ -77,6 +77,11 @@ def costs(stages: int = 1) -> st.SearchStrategy[Costs]:
         p2p=st.just(0) | times,
         network=networks,
     )
+
+
+def within(given: Costs, schedule: Schedule) -> Costs:
+    """Costs less those of stages that a schedule does not have."""
+    return replace(given, stages={stage: of for stage, of in given.stages.items() if stage < schedule.stages})
 
 
 @dataclass(frozen=True)

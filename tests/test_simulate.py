@@ -14,7 +14,7 @@ from pipetrace.metrics import bubbles
 from pipetrace.schedules import build
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Tile, Timeline
-from tests.strategies import Sizes, costs, sizes
+from tests.strategies import Sizes, costs, sizes, within
 from tests.test_schedule import of
 
 
@@ -38,9 +38,10 @@ def ready(timeline: Timeline, action: Action, costs: Costs) -> tuple[int, int]:
     return tile.rank, tile.start + costs.of(tile.action.backward.stage).recompute + offset
 
 
-@given(sizes(), costs())
+@given(sizes(), costs(16))
 def test_every_dependency_holds_and_no_lane_does_two_things(size: Sizes, given: Costs) -> None:
     schedule = size.build()
+    given = within(given, schedule)
     timeline = simulate(schedule, given)
     last = schedule.stages - 1
     transfer = given.transfer_times(schedule.ranks)
@@ -66,10 +67,11 @@ def test_every_dependency_holds_and_no_lane_does_two_things(size: Sizes, given: 
             assert mine.code.tolist() == schedule.code[schedule.rank == rank].tolist()
 
 
-@given(sizes(), costs())
+@given(sizes(), costs(16))
 def test_the_makespan_is_no_shorter_than_any_rank_or_microbatch_takes(size: Sizes, given: Costs) -> None:
     """A rank's work, pairs counted once; and a microbatch's way down, by release offsets."""
     schedule = size.build()
+    given = within(given, schedule)
     timeline = simulate(schedule, given)
     durations = given.durations(schedule)
     work = [int(durations[schedule.rank == rank].sum()) for rank in range(schedule.ranks)]
