@@ -12,18 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from pipetrace.errors import TraceError
+from pipetrace.schedule import Schedule
 from pipetrace.shown import printable
 from pipetrace.timeline import Timeline
 from pipetrace.trace.assemble import Lost, assemble
+from pipetrace.trace.clocks import clocks_of, shifted
 from pipetrace.trace.find import load_traces
-from pipetrace.trace.labels import LabelStyle
+from pipetrace.trace.labels import Labels, LabelStyle
 from pipetrace.trace.load import TraceFile
-from pipetrace.trace.rank_steps import WHOLE_TRACE, RankStep, RankSteps, read_steps, stages_of
+from pipetrace.trace.rank_steps import Reading, read_steps
+from pipetrace.trace.reading.model import WHOLE_TRACE, RankStep, RankSteps, stages_of
+from pipetrace.trace.reading.source import Progress
+from pipetrace.trace.reading.wanted import wanted_of
 from pipetrace.trace.recording_notes import missing_lines, note_lines
 from pipetrace.trace.run_folder import RunInfo
 
 _RANK_IN_NAME = re.compile(r"rank[_\-]?([0-9]{1,6})", re.IGNORECASE)
-NOT_ALIGNED = "ranks' clocks were not aligned: compare within ranks only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,27 +77,42 @@ class Recording:
     common_clock: bool
 
 
-def read_recording(paths: Sequence[Path]) -> Recording:
+def read_recording(
+    paths: Sequence[Path],
+    schedule: Schedule | None = None,
+    *,
+    labels: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Recording:
     """Reads the traces of one run.
 
     Args:
         paths: Trace files of one rank each, or folders of them.
+        schedule: What was run; ranks on which nothing is labelled are matched with its order.
+        labels: Patterns of labels, as `Labels` describes them.
+        progress: Is told how many bytes were read since it was told last.
 
     Raises:
-        TraceError: A file cannot be read, is no trace, or the files do not go together; in one line.
+        TraceError: A file cannot be read, is no trace, or the files do not go together; or what is not labelled does
+            not fit the schedule; in one line.
     """
-    traces = load_traces(paths)
+    how = Reading(Labels(labels))
+    traces = load_traces(paths, progress)
     by_rank = _by_rank(traces)
     world = _world_size(by_rank)
     ranks = world or max(len(by_rank), max(by_rank) + 1)
-    steps = {rank: read_steps(trace, rank) for rank, trace in sorted(by_rank.items())}
+    if schedule is not None and ranks == schedule.ranks:
+        how = Reading(how.labels, schedule.name, wanted_of(schedule))
+    steps = {rank: read_steps(trace, rank, how) for rank, trace in sorted(by_rank.items())}
     _one_pipeline(steps)
     run, run_notes = _run_info(by_rank)
-    common_clock, clock_note = _clocks(by_rank)
+    clocks = clocks_of(by_rank, steps)
+    for rank, by in clocks.offsets.items():
+        shifted(steps[rank], by)
 
     names, unmatched = _step_names(steps)
     lost = Lost()
-    timelines = tuple(assemble(ranks, _of_step(steps, name), common_clock=common_clock, lost=lost) for name in names)
+    timelines = tuple(assemble(ranks, _of_step(steps, name), common_clock=clocks.common, lost=lost) for name in names)
     found = tuple(
         RankFound(rank, by_rank[rank].path, of.style, dict(sorted(of.counts.items())), of.transfers)
         for rank, of in steps.items()
@@ -106,9 +125,9 @@ def read_recording(paths: Sequence[Path]) -> Recording:
         step_names=names,
         found=found,
         missing=tuple(missing_lines(ranks, steps, names, lost, unmatched)),
-        notes=(*mended, *run_notes, *clock_note, *note_lines(steps, lost)),
+        notes=(*mended, *run_notes, *clocks.notes, *note_lines(steps, lost)),
         run=run,
-        common_clock=common_clock,
+        common_clock=clocks.common,
     )
 
 
@@ -212,23 +231,6 @@ def _shared_cores(info: RunInfo) -> list[str]:
     if info.workload == "sleep" or not isinstance(cpus, int) or cpus >= info.ranks:
         return []
     return [f"{info.ranks} ranks shared {cpus} CPUs: what they computed took longer by their waiting for a core"]
-
-
-def _clocks(by_rank: Mapping[int, TraceFile]) -> tuple[bool, list[str]]:
-    """Whether all ranks read one clock, and why that is believed."""
-    if len(by_rank) == 1:
-        return True, []
-    clocks = [trace.pipetrace.get("clock") for trace in by_rank.values()]
-    if all(isinstance(clock, dict) for clock in clocks):
-        told = [(clock.get("host"), clock.get("boot_id")) for clock in clocks if isinstance(clock, dict)]
-        host, boot = told[0]
-        if isinstance(host, str) and isinstance(boot, str) and boot and all(one == told[0] for one in told):
-            return True, [f"all ranks ran on one machine ({printable(host)}, one boot id), so they share one clock"]
-        return False, [NOT_ALIGNED]
-    hosts = {trace.host for trace in by_rank.values()}
-    if len(hosts) == 1 and (host := next(iter(hosts))):
-        return True, [f"all ranks name the host {host!r}, so they are taken to share one clock"]
-    return False, [NOT_ALIGNED]
 
 
 def _step_names(steps: Mapping[int, RankSteps]) -> tuple[tuple[str, ...], list[str]]:
