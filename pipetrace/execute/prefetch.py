@@ -12,10 +12,11 @@ from typing import TypeAlias
 
 import torch
 
-from pipetrace.action import NO_ACTION, Action, Kind
+from pipetrace.action import Action
 from pipetrace.execute.board import Line, Phase
+from pipetrace.execute.compute import run_half
 from pipetrace.execute.p2p import Pending, Transport
-from pipetrace.execute.program import Half, Program, Transfer
+from pipetrace.execute.program import Program, Transfer
 from pipetrace.execute.stages.base import Stage
 
 Label: TypeAlias = Callable[[str], AbstractContextManager[object]]
@@ -94,12 +95,10 @@ class PrefetchStep:
                     pending.wait()
             line.at(Phase.COMPUTING, *codes)
             with label(text):
-                outputs = [self._compute(half, values.pop(half.takes, None)) for half in op.halves]
+                outputs = [run_half(self._stages, half, values.pop(half.takes, None)) for half in op.halves]
             for half, output, post in zip(op.halves, outputs, posts, strict=True):
-                if half.gives == NO_ACTION:
-                    continue
                 if output is None:
-                    raise RuntimeError(f"{half.action} gave no value, but the next stage needs one")
+                    continue
                 if half.sends is None:
                     values[half.gives] = output
                     continue
@@ -112,24 +111,3 @@ class PrefetchStep:
                 pending.wait()
         self._finish()
         line.step_done()
-
-    def _compute(self, half: Half, value: torch.Tensor | None) -> torch.Tensor | None:
-        action = half.action
-        stage = self._stages[action.pipe, action.stage]
-        microbatch = action.microbatch
-        if microbatch is None:
-            raise RuntimeError(f"{action} concerns no microbatch")
-        if value is None and half.takes != NO_ACTION:
-            raise RuntimeError(f"{action} stands before what it takes")
-        match action.kind:
-            case Kind.F:
-                return stage.forward(microbatch, value)
-            case Kind.B:
-                return stage.backward(microbatch, value)
-            case Kind.I:
-                return stage.backward_input(microbatch, value)
-            case Kind.W:
-                stage.backward_weight(microbatch)
-                return None
-            case _:
-                raise RuntimeError(f"{action} is no compute")
