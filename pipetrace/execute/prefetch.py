@@ -13,11 +13,12 @@ from typing import TypeAlias
 
 import torch
 
-from pipetrace.action import NO_ACTION, Action, Kind
+from pipetrace.action import Action
 from pipetrace.execute.board import Line, Phase
+from pipetrace.execute.compute import run_half
 from pipetrace.execute.inject import NO_FAULTS, RankFaults
 from pipetrace.execute.p2p import Pending, Transport
-from pipetrace.execute.program import Half, Program, Transfer
+from pipetrace.execute.program import Program, Transfer
 from pipetrace.execute.sleeping import sleep_until
 from pipetrace.execute.stages.base import Stage
 
@@ -103,14 +104,12 @@ class PrefetchStep:
                 sleep_until(time.perf_counter_ns() + faults.gap)
             with label(text):
                 began = time.perf_counter_ns()
-                outputs = [self._compute(half, values.pop(half.takes, None)) for half in op.halves]
+                outputs = [run_half(self._stages, half, values.pop(half.takes, None)) for half in op.halves]
                 if faults.stretch > 1:
                     sleep_until(began + round((time.perf_counter_ns() - began) * faults.stretch))
             for half, output, post in zip(op.halves, outputs, posts, strict=True):
-                if half.gives == NO_ACTION:
-                    continue
                 if output is None:
-                    raise RuntimeError(f"{half.action} gave no value, but the next stage needs one")
+                    continue
                 if half.sends is None:
                     values[half.gives] = output
                     continue
@@ -123,24 +122,3 @@ class PrefetchStep:
                 pending.wait()
         self._finish()
         line.step_done()
-
-    def _compute(self, half: Half, value: torch.Tensor | None) -> torch.Tensor | None:
-        action = half.action
-        stage = self._stages[action.pipe, action.stage]
-        microbatch = action.microbatch
-        if microbatch is None:
-            raise RuntimeError(f"{action} concerns no microbatch")
-        if value is None and half.takes != NO_ACTION:
-            raise RuntimeError(f"{action} stands before what it takes")
-        match action.kind:
-            case Kind.F:
-                return stage.forward(microbatch, value)
-            case Kind.B:
-                return stage.backward(microbatch, value)
-            case Kind.I:
-                return stage.backward_input(microbatch, value)
-            case Kind.W:
-                stage.backward_weight(microbatch)
-                return None
-            case _:
-                raise RuntimeError(f"{action} is no compute")
