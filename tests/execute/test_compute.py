@@ -17,15 +17,15 @@ class Told:
 
     def begin_step(self) -> None: ...
 
-    def forward(self, microbatch: int, value: torch.Tensor | None) -> torch.Tensor | None:
+    def forward(self, microbatch: int, value: torch.Tensor | None) -> torch.Tensor | None:  # noqa: ARG002
         self.calls.append(("F", microbatch))
         return self._output
 
-    def backward(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
+    def backward(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:  # noqa: ARG002
         self.calls.append(("B", microbatch))
         return self._output
 
-    def backward_input(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
+    def backward_input(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:  # noqa: ARG002
         self.calls.append(("I", microbatch))
         return self._output
 
