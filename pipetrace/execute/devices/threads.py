@@ -17,7 +17,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from pipetrace.execute.devices.base import Event, Stream
-from pipetrace.execute.workloads.sleep import sleep_until
+from pipetrace.execute.sleeping import sleep_until
 
 
 class ThreadEvent:
