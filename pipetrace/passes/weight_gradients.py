@@ -59,8 +59,8 @@ def place_weight_gradients(
         The schedule with its weight gradients moved.
 
     Raises:
-        ScheduleError: The schedule is not valid or in parts of layers, the arguments do not go together, or a cap is less than the order
-            needs even if every W runs as early as it can; with rank and action.
+        ScheduleError: The schedule is not valid or in parts of layers, the arguments do not go together, or a cap is
+            less than the order needs even if every W runs as early as it can; with rank and action.
     """
     if rule not in list(WeightRule):
         raise ScheduleError(f"weight gradients placed {rule!r}", f"rules are {', '.join(WeightRule)}")
