@@ -46,10 +46,21 @@ def command(
     dtype: Annotated[str, typer.Option(help="transformer: float32 or float64.")] = "float32",
     seed: Annotated[int, typer.Option(help="Of weights and data.")] = 0,
     timeout: Annotated[float, typer.Option(help="Seconds without progress before the run is given up.")] = 60.0,
+    inject: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FAULT",
+            help="A fault on purpose: rank2:compute*1.5, rank0:gap+2ms, link1-2:+5ms or no-tags; repeatable.",
+        ),
+    ] = None,
+    no_preflight: Annotated[
+        bool, typer.Option("--no-preflight", help="Start without looking for deadlocks and swapped transfers first.")
+    ] = False,
     typed: options.Typed = frozenset(),
 ) -> None:
     from pipetrace.execute import RunConfig
     from pipetrace.execute import run as execute
+    from pipetrace.execute.inject import parse_injections
 
     if source is not None or (name is not None and "costs" in get(name).options):
         typed -= set(_COSTS)  # the order itself depends on them
@@ -77,6 +88,8 @@ def command(
         dtype=dtype,
         seed=seed,
         timeout=timeout,
+        inject=parse_injections(inject or []),
+        preflight=not no_preflight,
     )
     before = _traces(out)
     try:

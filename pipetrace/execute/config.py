@@ -7,6 +7,7 @@ from typing import Any
 
 from pipetrace.costs import Costs
 from pipetrace.errors import RunError
+from pipetrace.execute.inject import Injections
 
 WORKLOADS = ("sleep", "transformer")
 DTYPES = ("float32", "float64")
@@ -47,6 +48,8 @@ class RunConfig:
         dtype: "float32" or "float64".
         seed: Of weights and tokens.
         timeout: Seconds without progress of any rank before a run is given up.
+        inject: Faults that the run is given on purpose.
+        preflight: Look for deadlocks, and for transfers that would not meet, before anything starts.
 
     Raises:
         RunError: A value is out of range or of the wrong type.
@@ -66,6 +69,8 @@ class RunConfig:
     dtype: str = "float32"
     seed: int = 0
     timeout: float = 60.0
+    inject: Injections = field(default_factory=Injections)
+    preflight: bool = True
 
     def __post_init__(self) -> None:
         for name, value, known in (("workload", self.workload, WORKLOADS), ("dtype", self.dtype, DTYPES)):
@@ -96,4 +101,9 @@ class RunConfig:
             if self.workload == "sleep"
             else ("hidden", "heads", "layers", "sequence", "batch", "dtype", "seed")
         )
-        return {name: getattr(self, name) for name in common + of_workload}
+        options = {name: getattr(self, name) for name in common + of_workload}
+        if self.inject.texts:
+            options["inject"] = list(self.inject.texts)
+        if not self.preflight:
+            options["preflight"] = False
+        return options

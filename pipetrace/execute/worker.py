@@ -16,10 +16,11 @@ from typing import NoReturn
 import torch
 
 from pipetrace.errors import PipetraceError
+from pipetrace.execute.arrivals import WatchedTransport
 from pipetrace.execute.board import NEEDS_OTHERS, Line, Phase
 from pipetrace.execute.job import Job, RankError, load_factory
 from pipetrace.execute.lifeline import end_with_parent
-from pipetrace.execute.p2p import GlooTransport
+from pipetrace.execute.p2p import GlooTransport, Transport
 from pipetrace.execute.prefetch import PrefetchStep
 from pipetrace.execute.program import compile_rank
 from pipetrace.execute.recorder import Recorder
@@ -107,10 +108,23 @@ def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseE
     workload = load_factory(job.factory)(schedule, config)
     stages = {held: workload.stage(*held) for held in schedule.placement.held_by(rank)}
     line.at(Phase.CONNECTING)
-    transport = GlooTransport(rank, schedule.ranks, scratch / "rendezvous", groups(schedule.placement))
+    transport: Transport = GlooTransport(
+        rank, schedule.ranks, scratch / "rendezvous", groups(schedule.placement), tags=config.inject.tags
+    )
+    if late := config.inject.into(rank):
+        transport = WatchedTransport(transport, late, only_delayed=True)
     recorder = Recorder(rank, job.info)
     reduction = GradientReduction(reductions(schedule.placement, rank), stages, transport, line, recorder.label)
-    step = PrefetchStep(program, stages, transport, workload.buffer, line, recorder.label, reduction.run)
+    step = PrefetchStep(
+        program,
+        stages,
+        transport,
+        workload.buffer,
+        line,
+        recorder.label,
+        reduction.run,
+        config.inject.on(rank),
+    )
 
     def meet() -> None:
         line.at(Phase.BARRIER)
