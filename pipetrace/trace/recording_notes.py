@@ -76,28 +76,33 @@ def note_lines(steps: Mapping[int, RankSteps], lost: Lost) -> Iterator[str]:
             "do not compare them one by one"
         )
     for rank, of in steps.items():
-        if of.without_kernels:
-            codes = _some(code_text(code) for code in of.without_kernels)
-            yield f"rank {rank}: no kernel was launched under the labels of {codes}, so they are left out"
-        if of.doubled:
-            doubled = _some(code_text(*double) for double in of.doubled)
-            yield f"rank {rank}: {doubled} stood more than once in a step; the first was kept"
-        if of.unreadable:
-            yield f"rank {rank}: labels that name no action were left out: {_some([repr(n) for n in of.unreadable])}"
-        if of.repeated:
-            yield f"rank {rank}: {of.repeated} events stand twice in its trace and were read once"
-        if of.crossing:
-            yield f"rank {rank}: {of.crossing} actions begin before the one before them has ended"
-        if of.unlaunched:
-            yield f"rank {rank}: {of.unlaunched} GPU kernels whose launch was not recorded belong to no action"
-        if of.outside:
-            yield f"rank {rank}: {of.outside} labels lie outside of the marked steps and were left out"
+        yield from _of_rank(rank, of)
     if lost.no_receive:
         yield f"{lost.no_receive} sends are shown where they were posted, as when they arrived is not known"
     if lost.late_posts:
         yield f"{lost.late_posts} sends seem to be posted after they had arrived, so when they were is left open"
     if lost.backwards:
         yield f"{lost.backwards} actions seemed to end before they began, and are shown with no length"
+
+
+def _of_rank(rank: int, of: RankSteps) -> Iterator[str]:
+    """What was mended or lost on one rank, a line each."""
+    for count, what in (
+        (of.repeated, "events stand twice in its trace and were read once"),
+        (of.crossing, "actions begin before the one before them has ended"),
+        (of.unlaunched, "GPU kernels whose launch was not recorded belong to no action"),
+        (of.outside, "labels lie outside of the marked steps and were left out"),
+    ):
+        if count:
+            yield f"rank {rank}: {count} {what}"
+    if of.without_kernels:
+        codes = _some(code_text(code) for code in of.without_kernels)
+        yield f"rank {rank}: no kernel was launched under the labels of {codes}, so they are left out"
+    if of.doubled:
+        doubled = _some(code_text(*double) for double in of.doubled)
+        yield f"rank {rank}: {doubled} stood more than once in a step; the first was kept"
+    if of.unreadable:
+        yield f"rank {rank}: labels that name no action were left out: {_some([repr(n) for n in of.unreadable])}"
 
 
 def _incomplete(step: RankStep) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,16 @@ from pipetrace.trace.find import load_traces
 from pipetrace.trace.labels import Labels, LabelStyle
 from pipetrace.trace.load import TraceFile
 from pipetrace.trace.rank_steps import Reading, read_steps
-from pipetrace.trace.reading.model import WHOLE_TRACE, RankStep, RankSteps, stages_of
+from pipetrace.trace.reading.device import OnDevice
+from pipetrace.trace.reading.model import (
+    WHOLE_TRACE,
+    Match,
+    RankStep,
+    RankSteps,
+    device_sums,
+    stages_of,
+)
+from pipetrace.trace.reading.peers import attach_loose
 from pipetrace.trace.reading.source import Progress
 from pipetrace.trace.reading.wanted import wanted_of
 from pipetrace.trace.recording_notes import missing_lines, note_lines
@@ -39,7 +48,11 @@ class RankFound:
         file: Its trace.
         labels: How its trace is labelled.
         counts: Labels by kind ("F", "SEND_F", …; "F&B" for pairs, "WAIT RECV_F" for waits), over all steps.
-        transfers: gloo's sends and receives, labelled or not, over all steps.
+        transfers: Sends and receives, labelled or not, over all steps.
+        match: How compute was matched with a schedule's order; None where it was labelled, or was not matched.
+        kernels: GPU kernels, over the whole trace.
+        on_device: What the kernels of all actions of a kind did, by its letter.
+        peak_memory: Most bytes allocated, by device, where the profiler recorded it.
     """
 
     rank: int
@@ -47,6 +60,10 @@ class RankFound:
     labels: LabelStyle
     counts: Mapping[str, int]
     transfers: int
+    match: Match | None = None
+    kernels: int = 0
+    on_device: Mapping[str, OnDevice] = field(default_factory=dict)
+    peak_memory: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,16 +113,14 @@ def read_recording(
         TraceError: A file cannot be read, is no trace, or the files do not go together; or what is not labelled does
             not fit the schedule; in one line.
     """
-    how = Reading(Labels(labels))
     traces = load_traces(paths, progress)
     by_rank = _by_rank(traces)
     world = _world_size(by_rank)
     ranks = world or max(len(by_rank), max(by_rank) + 1)
-    if schedule is not None and ranks == schedule.ranks:
-        how = Reading(how.labels, schedule.name, wanted_of(schedule))
-    steps = {rank: read_steps(trace, rank, how) for rank, trace in sorted(by_rank.items())}
+    steps = _read_ranks(by_rank, ranks, schedule, Labels(labels))
     _one_pipeline(steps)
     run, run_notes = _run_info(by_rank)
+    unattached = list(attach_loose(steps, ranks))
     clocks = clocks_of(by_rank, steps)
     for rank, by in clocks.offsets.items():
         shifted(steps[rank], by)
@@ -114,7 +129,17 @@ def read_recording(
     lost = Lost()
     timelines = tuple(assemble(ranks, _of_step(steps, name), common_clock=clocks.common, lost=lost) for name in names)
     found = tuple(
-        RankFound(rank, by_rank[rank].path, of.style, dict(sorted(of.counts.items())), of.transfers)
+        RankFound(
+            rank,
+            by_rank[rank].path,
+            of.style,
+            dict(sorted(of.counts.items())),
+            of.transfers,
+            of.match,
+            of.kernels,
+            device_sums(of),
+            of.peak_memory,
+        )
         for rank, of in steps.items()
     )
     mended = [note for trace in traces for note in trace.notes]
@@ -125,10 +150,26 @@ def read_recording(
         step_names=names,
         found=found,
         missing=tuple(missing_lines(ranks, steps, names, lost, unmatched)),
-        notes=(*mended, *run_notes, *clocks.notes, *note_lines(steps, lost)),
+        notes=(*mended, *run_notes, *clocks.notes, *unattached, *note_lines(steps, lost)),
         run=run,
         common_clock=clocks.common,
     )
+
+
+def _read_ranks(
+    by_rank: Mapping[int, TraceFile], ranks: int, schedule: Schedule | None, labels: Labels
+) -> dict[int, RankSteps]:
+    steps = {rank: read_steps(trace, rank, Reading(labels)) for rank, trace in sorted(by_rank.items())}
+    silent = [rank for rank, of in steps.items() if of.style is LabelStyle.NONE]
+    if schedule is None or not silent:
+        return steps
+    if ranks != schedule.ranks:
+        raise TraceError(
+            f"the schedule has {schedule.ranks} ranks, the recording {ranks}",
+            "give the schedule that was run, with its -p",
+        )
+    how = Reading(labels, schedule.name, wanted_of(schedule))
+    return steps | {rank: read_steps(by_rank[rank], rank, how) for rank in silent}
 
 
 def _by_rank(traces: Sequence[TraceFile]) -> dict[int, TraceFile]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -165,3 +167,27 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory,
         message = error.message
     assert str(path) in message
     assert "\n" not in message
+
+
+def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
+    """400,000 events of 56 MB stand in columns of 16 MB; the text is never held as a whole."""
+    path = tmp_path / "rank0.json"
+    line = (
+        b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "ts": 5110859219155.958, "dur": 1.5, '
+    )
+    line += b'"args": {"External id": 12345678}},\n'
+    with path.open("wb") as file:
+        file.write(b'{"traceEvents": [')
+        for _ in range(400):
+            file.write(line * 1000)
+        file.write(line.rstrip(b",\n") + b"]}")
+    code = (
+        "import resource, sys; from pathlib import Path; from pipetrace.trace.load import load_trace\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024\n"
+        "before = peak(); trace = load_trace(Path(sys.argv[1])); print(len(trace.events), peak() - before)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True, timeout=60)
+    events, grown = map(int, ran.stdout.split())
+    assert events == 400_001
+    assert path.stat().st_size > 50e6
+    assert grown < 60

@@ -285,10 +285,12 @@ class Reader:
 
     def _read_one_by_one(self, document: Document) -> None:
         """The events of the data that is here, those mended or lost that are none."""
-        self._separator = None
+        separator = self._separator
+        if len(self._data) - self._at >= _STRETCH:
+            self._separator = None  # it seems to stand no more between events
         last = len(self._data)
         is_first = True
-        for start, end, text in events_one_by_one(self._data, self._at):
+        for start, end, text in events_one_by_one(self._data, self._at, separator):
             begin = self._before + start
             if (text is None or end == last) and not self._source.ended and self._more():
                 return  # look again, with more of it

@@ -30,7 +30,8 @@ _TOKEN = re.compile(
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
 _SURROGATES = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
-_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+# A string that the data ends in reaches to its end, so that no bracket in it counts.
+_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
 
 
 def mended(data: bytes) -> tuple[bytes, Counter[str]]:
@@ -112,45 +113,57 @@ def end_of_value(data: bytes, at: int) -> int | None:
 
 _BEGINS = re.compile(rb'\{\s*"(?:ph|name|cat|ts|dur|pid|tid|id|s|bp|args)"\s*:')
 _BOUNDARY = re.compile(rb"\}\s*,\s*(?=" + _BEGINS.pattern + rb")")
+_BEGINS_OR_ENDS = re.compile(rb"\]|" + _BEGINS.pattern)
 _NEAR = 64
 
 
-def next_event(data: bytes, after: int) -> int | None:
-    """Where, behind what cannot be understood, an event seems to begin."""
-    match = _BOUNDARY.search(data, after)
-    return None if match is None else match.end()
-
-
-def events_one_by_one(data: bytes, at: int) -> Iterator[tuple[int, int, bytes | None]]:
+def events_one_by_one(data: bytes, at: int, separator: bytes | None) -> Iterator[tuple[int, int, bytes | None]]:
     """Events where a whole stretch of them is no JSON: (start, end, text), the text None where it is no event.
 
     Stops before the `]` that ends them, or where the data ends; what is behind the last event's end is not used up.
+
+    Args:
+        data: What is to be read.
+        at: Where an event begins, or what stands between two.
+        separator: From the end of an event to the first key of the next one, where that is known.
     """
     while True:
         while at < len(data) and data[at : at + 1] in b" \t\r\n,":
             at += 1
         if at >= len(data) or data[at : at + 1] == b"]":
             return
-        if data[at : at + 1] != b"{" and (begins := _BEGINS.search(data, at, at + _NEAR)):
-            yield at, begins.start(), None
-            at = begins.start()
+        if data[at : at + 1] != b"{":
+            # Neither an event nor the end: what stands between is lost, up to where either seems to be.
+            near = _BEGINS.search(data, at, at + _NEAR)
+            resumed = near.start() if near is not None else _next_event(data, at, separator)
+            if resumed is None:
+                ends = _BEGINS_OR_ENDS.search(data, at)
+                resumed = len(data) if ends is None else ends.start()
+            stop = resumed
+            yield at, stop, None
+            at = stop
             continue
-        resumed = next_event(data, at)
-        end = end_of_value(data, at) if data[at : at + 1] == b"{" else None
+        end, resumed = end_of_value(data, at), _next_event(data, at, separator)
         if end is not None and (resumed is None or resumed >= end or _is_json(data[at:end])):
             yield at, end, data[at:end]
             at = end
-            continue
-        if resumed is None:
-            # Nothing behind it looks like an event: the end of them, or of the data.
-            stop = end if end is not None else _end_of_list(data, at)
-            yield at, stop, data[at:stop] if end is not None else None
-            at = stop
-            continue
-        # The stretch up to what looks like the next event may be one whose inside is damaged.
-        stop = data.rindex(b"}", at, resumed) + 1
-        yield at, stop, data[at:stop]
-        at = resumed
+        elif resumed is None:
+            yield at, len(data), None
+            return
+        else:
+            # The stretch up to what looks like the next event may be one whose inside is damaged.
+            stop = data.rindex(b"}", at, resumed) + 1
+            yield at, stop, data[at:stop]
+            at = resumed
+
+
+def _next_event(data: bytes, after: int, separator: bytes | None) -> int | None:
+    """Where, behind what cannot be understood, an event seems to begin."""
+    if separator is not None:
+        found = data.find(separator, after)
+        return None if found < 0 else found + separator.index(b"{")
+    match = _BOUNDARY.search(data, after)
+    return None if match is None else match.end()
 
 
 def _is_json(text: bytes) -> bool:
@@ -159,11 +172,3 @@ def _is_json(text: bytes) -> bool:
     except (msgspec.DecodeError, RecursionError):
         return False
     return True
-
-
-_END_OF_LIST = re.compile(rb'\s*\]\s*(?:\}|,\s*"|$)')
-
-
-def _end_of_list(data: bytes, at: int) -> int:
-    match = _END_OF_LIST.search(data, at)
-    return len(data) if match is None else match.start()

@@ -130,3 +130,13 @@ def sent(step: RankStep) -> Iterator[tuple[int, int]]:
     for code, at in step.posts.items():
         if code_kind(code) in SEND_KINDS:
             yield code, at
+
+
+def device_sums(steps: RankSteps) -> dict[str, OnDevice]:
+    """What the kernels of all actions of a kind did, summed over all steps, by the kind's letter."""
+    sums: dict[str, OnDevice] = {}
+    for step in steps.steps.values():
+        for code, of in step.on_device.items():
+            name = Kind(code_kind(code)).name
+            sums[name] = OnDevice(*map(sum, zip(sums.get(name, OnDevice(0, 0, 0, 0)), of, strict=True)))
+    return dict(sorted(sums.items()))

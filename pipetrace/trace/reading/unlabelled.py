@@ -127,8 +127,7 @@ class _Alignment:
         self._pieces = pieces
         self._wanted = wanted
         self._backward = np.array([w.is_backward for w in wanted], dtype=np.bool_)
-        kinds = np.array([(code_kind(w.code), code_stage(w.code)) for w in wanted], dtype=np.int64).reshape(-1, 2)
-        self._run = _runs(kinds)
+        self._run = _runs(np.array([code_kind(w.code) for w in wanted], dtype=np.int64))
         # Of the first j actions: receives that they need, and sends that they make.
         self._needs = np.cumsum([0, *(w.receive > 0 for w in wanted)])
         self._makes = np.cumsum([0, *(w.send > 0 for w in wanted)])
@@ -208,11 +207,10 @@ class _Alignment:
 
 
 def _runs(kinds: IntArray) -> IntArray:
-    """How many actions from each one on, itself included, are of its kind and stage."""
-    n = len(kinds)
-    run = np.ones(n, dtype=np.int64)
-    for i in range(n - 2, -1, -1):
-        if (kinds[i] == kinds[i + 1]).all():
+    """How many actions from each one on, itself included, are of its kind."""
+    run = np.ones(kinds.size, dtype=np.int64)
+    for i in range(kinds.size - 2, -1, -1):
+        if kinds[i] == kinds[i + 1]:
             run[i] = run[i + 1] + 1
     return run
 
