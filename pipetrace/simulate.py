@@ -17,6 +17,7 @@ from pipetrace.after_step import after_step
 from pipetrace.costs import Costs
 from pipetrace.events import RECV, RUN, SEND, Played, Program, StepPlayer
 from pipetrace.links import Links, longest_path
+from pipetrace.ready import ready_lists
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import UNKNOWN, Lane, Timeline
 from pipetrace.transfers import Transfers, is_transfer
@@ -84,15 +85,6 @@ def _as_played(
 
 
 def _player(schedule: Schedule, duration: IntArray, ready: IntArray, time: IntArray, waiting: Waiting) -> StepPlayer:
-    kind = code_kind(schedule.code)
-    backward_kind = code_kind(np.where(schedule.partner != NO_ACTION, schedule.partner, schedule.code))
-    takes = (kind == Kind.F).astype(np.int64)
-    gives = ((backward_kind == Kind.B) | (backward_kind == Kind.W)).astype(np.int64)
-    caps = waiting.caps
-    if caps is None:
-        ranks = range(schedule.ranks)
-        mine = [slice(int(schedule.first[rank]), int(schedule.first[rank + 1])) for rank in ranks]
-        caps = [int((np.cumsum(takes[s]) - np.cumsum(gives[s]) + gives[s]).max(initial=0)) for s in mine]
     return StepPlayer(
         schedule.links,
         duration,
@@ -101,10 +93,7 @@ def _player(schedule: Schedule, duration: IntArray, ready: IntArray, time: IntAr
         time,
         _programs(schedule, waiting),
         sends_itself=not schedule.has_communication,
-        takes=takes,
-        gives=gives,
         waiting=waiting,
-        caps=caps,
     )
 
 
@@ -119,7 +108,7 @@ def _programs(schedule: Schedule, waiting: Waiting) -> list[Program]:
         needs.setdefault(target, []).append((RECV, t))
     run = (RUN, -1)
     programs = []
-    for begin, end in itertools.pairwise(first):
+    for (begin, end), actions in zip(itertools.pairwise(first), ready_lists(schedule, waiting), strict=True):
         rows = [row for row in range(begin, end) if compute[row]]
         steps: list[tuple[int, int]]
         if schedule.has_communication:
@@ -128,7 +117,7 @@ def _programs(schedule: Schedule, waiting: Waiting) -> list[Program]:
             steps = [step for row in rows for step in (*needs.get(row, ()), run)]
         else:
             steps = [step for row in rows for step in needs.get(row, ())] + [run] * len(rows)
-        programs.append(Program(rows, steps))
+        programs.append(Program(actions(), steps))
     return programs
 
 

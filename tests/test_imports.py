@@ -66,7 +66,8 @@ LAYERS = {
     "waiting": {"costs", "errors"},
     "timeline": {"action", "errors"},
     "schedules": {"action", "costs", "errors", "placement", "schedule"},
-    "events": {"action", "errors", "links", "transfers", "waiting"},
+    "ready": {"action", "links", "schedule", "transfers", "waiting"},
+    "events": {"action", "errors", "links", "ready", "transfers", "waiting"},
     "after_step": {"action", "costs", "schedule"},
     "simulate": {
         "action",
@@ -75,6 +76,7 @@ LAYERS = {
         "errors",
         "events",
         "links",
+        "ready",
         "schedule",
         "timeline",
         "transfers",
