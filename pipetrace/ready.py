@@ -16,7 +16,7 @@ from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind
 from pipetrace.links import Links
 from pipetrace.schedule import Schedule
 from pipetrace.transfers import is_transfer
-from pipetrace.waiting import Wait, Waiting
+from pipetrace.waiting import Waiting
 
 NOTHING = -1
 """No row."""
@@ -106,14 +106,13 @@ def ready_lists(schedule: Schedule, waiting: Waiting) -> list[Callable[[], Ready
     takes = (kind == Kind.F).astype(np.int64)
     gives = ((backward_kind == Kind.B) | (backward_kind == Kind.W)).astype(np.int64)
     compute = np.flatnonzero(~is_transfer(schedule.code))
-    reorder = waiting.policy is Wait.DATAFLOW and waiting.reorder
     takes_of, gives_of = takes.tolist(), gives.tolist()
 
     def of_rank(rank: int) -> Callable[[], ReadyList]:
         begin, end = np.searchsorted(compute, schedule.first[rank : rank + 2])
         rows = compute[begin:end].tolist()
         cap = _peak(takes, gives, rows) if waiting.caps is None else waiting.caps[rank]
-        return lambda: ReadyList(rows, takes_of, gives_of, cap, reorder=reorder)
+        return lambda: ReadyList(rows, takes_of, gives_of, cap, reorder=waiting.reorders)
 
     return [of_rank(rank) for rank in range(schedule.ranks)]
 

@@ -68,7 +68,7 @@ def simulate(schedule: Schedule, costs: Costs | None = None, waiting: Waiting | 
 
 def _is_longest_path(schedule: Schedule, waiting: Waiting) -> bool:
     """Whether nothing but the graph decides when actions start."""
-    in_order = waiting.policy is Wait.PREFETCH or (waiting.policy is Wait.DATAFLOW and not waiting.reorder)
+    in_order = waiting.policy is not Wait.INLINE and not waiting.reorders
     free = not (waiting.ordered or waiting.post or waiting.spin)
     return in_order and free and not schedule.has_communication
 
