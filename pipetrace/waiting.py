@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pipetrace.costs import MAX_COST
 from pipetrace.errors import CostError
 from pipetrace.shown import shown
+from pipetrace.times import MAX_COST
 
 
 class Wait(StrEnum):
