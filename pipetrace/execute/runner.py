@@ -16,7 +16,7 @@ from pipetrace.errors import RunError
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.folder import claim
 from pipetrace.execute.job import Job
-from pipetrace.execute.launcher import launch
+from pipetrace.execute.launcher import Launcher, launch
 from pipetrace.execute.program import preflight
 from pipetrace.execute.result import CheckReport, RankCheck, RunResult
 from pipetrace.schedule import Schedule
@@ -36,7 +36,11 @@ _TOLERATED_EPSILONS = 1000
 
 
 def run(
-    schedule: Schedule, config: RunConfig, folder: Path, progress: Callable[[str], None] | None = None
+    schedule: Schedule,
+    config: RunConfig,
+    folder: Path,
+    progress: Callable[[str], None] | None = None,
+    launcher: Launcher | None = None,
 ) -> RunResult:
     """Runs a schedule: one process a rank on this host's CPUs, recorded by torch.profiler.
 
@@ -44,7 +48,8 @@ def run(
         schedule: What to run.
         config: With what.
         folder: Where the traces go; made if it is not there, used again if an earlier run left it.
-        progress: Is told what happens, a short line each; called in the calling thread.
+        progress: Is told what happens, and what ranks print, a line each; called in the calling thread.
+        launcher: Starts the ranks; one that has started others before spares them the import of torch.
 
     Returns:
         What was run and, where `config.check` asks for it, how the results compare. A check that fails raises nothing.
@@ -71,7 +76,8 @@ def run(
     with claim(folder, schedule, info) as claimed:
         inject = config.inject
         stall_s = (config.timeout + longest_action(schedule, config)) * inject.most_stretch + 1e-9 * inject.longest
-        checks = launch(Job(schedule, config, info, claimed, _FACTORIES[config.workload], stall_s), tell)
+        job = Job(schedule, config, info, claimed, _FACTORIES[config.workload], stall_s)
+        checks = launch(job, tell) if launcher is None else launcher.run(job, tell)
     return RunResult(folder, info, _report(config, checks) if config.check else None)
 
 
