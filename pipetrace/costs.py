@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind, code_stage
+from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind, code_part, code_stage
 from pipetrace.errors import CostError
+from pipetrace.part_costs import LayerCosts
 from pipetrace.schedule import Schedule
 from pipetrace.shown import shown
+from pipetrace.times import MAX_COST, UNITS
 
-UNITS: Mapping[str, int] = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-"""Units in which people give times, in ns."""
-
-MAX_COST = 1_000 * UNITS["s"]
 MAX_MESSAGE = 1 << 50  # bytes: a PiB
 MAX_NODE = 1_000_000  # ranks
 
@@ -158,6 +156,8 @@ class Costs:
         pair: Cost of an overlapped pair; when None it lasts F + B of its stages, with both outputs at its end.
         p2p: ns from an output's being ready to its arrival on another rank, the latency; within a rank it is free.
         network: What sizes, bandwidths, nodes and single links add or change.
+        layer: Costs of the parts of an MoE layer, for schedules in parts; 1 ms for each F, I and W when None.
+        stage_layers: Costs of the layers of single stages.
 
     Raises:
         CostError: `p2p` is negative, or over 1,000 s.
@@ -168,6 +168,8 @@ class Costs:
     pair: PairCost | None = None
     p2p: int = 0
     network: Network = Network()
+    layer: LayerCosts | None = None
+    stage_layers: Mapping[int, LayerCosts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 <= self.p2p <= MAX_COST:
@@ -176,6 +178,10 @@ class Costs:
     def of(self, stage: int) -> StageCosts:
         """The costs of one stage."""
         return self.stages.get(stage, self.default)
+
+    def layer_of(self, stage: int) -> LayerCosts:
+        """The costs of a layer of one stage."""
+        return self.stage_layers.get(stage, self.layer or LayerCosts())
 
     def transfer_times(self, ranks: int) -> IntArray:
         """ns of a transfer from each rank to each other; shape (ranks, ranks), 0 on the diagonal."""
@@ -196,7 +202,7 @@ class Costs:
         Raises:
             CostError: A single stage's costs are of none of `stages` stages; `what` has these.
         """
-        strays = [stage for stage in self.stages if not 0 <= stage < stages]
+        strays = [stage for stage in (*self.stages, *self.stage_layers) if not 0 <= stage < stages]
         if strays:
             raise CostError(
                 f"the costs name stage {min(strays)}, but {what} has {stages} stages, from 0",
@@ -207,9 +213,12 @@ class Costs:
         """ns of every row of a schedule, 0 of a send or receive; shape (n,).
 
         Raises:
-            CostError: Costs are given for a stage that the schedule does not have.
+            CostError: Costs are given for a stage that the schedule does not have; or the schedule is in parts of
+                layers, and recomputation is given, which is known for whole stages only.
         """
         self.check_stages(schedule.stages, schedule.name)
+        if schedule.has_parts:
+            return self._part_durations(schedule)
         table = np.zeros((max(Kind) + 1, schedule.stages), dtype=np.int64)
         for stage in range(schedule.stages):
             of = self.of(stage)
@@ -223,6 +232,16 @@ class Costs:
                 duration[paired] += table[code_kind(partner), code_stage(partner)]
             else:
                 duration[paired] = self.pair.duration + self._recompute(schedule)[paired]
+        return duration
+
+    def _part_durations(self, schedule: Schedule) -> IntArray:
+        if any(self.of(stage).recompute for stage in range(schedule.stages)):
+            raise CostError(
+                f"{schedule.name} is in parts of layers, and recompute is a cost of whole stages",
+                "add it to the parts' I instead, as in --parts mlp.I=2",
+            )
+        table = np.stack([self.layer_of(stage).table for stage in range(schedule.stages)])
+        duration: IntArray = table[code_stage(schedule.code), code_kind(schedule.code), code_part(schedule.code)]
         return duration
 
     def ready(self, schedule: Schedule, duration: IntArray) -> tuple[IntArray, IntArray]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pipetrace.costs import MAX_COST
 from pipetrace.errors import CostError
+from pipetrace.times import MAX_COST
 
 
 class Wait(StrEnum):
