@@ -48,12 +48,15 @@ class GlooTransport:
     transfers of one pair apart in whatever order they are posted.
 
     Args:
-        rank, ranks: Which of how many.
+        rank, ranks: Which of how many, over all replicas.
         rendezvous: A file that all ranks see, not there yet.
-        groups: Sets of ranks that add values up, in the same order on every rank.
+        groups: Sets of ranks that add values up or exchange them, in the same order on every rank.
+        first: Global rank of this replica's pipeline rank 0.
     """
 
-    def __init__(self, rank: int, ranks: int, rendezvous: Path, groups: Sequence[tuple[int, ...]] = ()) -> None:
+    def __init__(
+        self, rank: int, ranks: int, rendezvous: Path, groups: Sequence[tuple[int, ...]] = (), first: int = 0
+    ) -> None:
         # A set name is the user's choice; otherwise the loopback, as a host name may resolve to a dead interface.
         loopback: Sequence[str] = [name for _, name in socket.if_nameindex() if name.startswith("lo")]
         if loopback:
@@ -66,18 +69,20 @@ class GlooTransport:
             timeout=_NEVER,
         )
         # Every rank makes every group: torch wants it so.
-        self._groups = {members: dist.new_group(list(members), timeout=_NEVER) for members in groups}
+        self._first = first
+        made = {members: dist.new_group(list(members), timeout=_NEVER) for members in groups}
+        self._groups = {members: group for members, group in made.items() if isinstance(group, dist.ProcessGroup)}
 
     def post_send(self, value: torch.Tensor, transfer: Transfer) -> Pending:
         """See `Transport`."""
-        work = dist.isend(value, transfer.receiver, tag=transfer.tag)
+        work = dist.isend(value, self._first + transfer.receiver, tag=transfer.tag)
         if work is None:
             raise RuntimeError(f"rank {transfer.sender} is not in the process group")
         return work
 
     def post_receive(self, buffer: torch.Tensor, transfer: Transfer) -> Pending:
         """See `Transport`."""
-        work = dist.irecv(buffer, transfer.sender, tag=transfer.tag)
+        work = dist.irecv(buffer, self._first + transfer.sender, tag=transfer.tag)
         if work is None:
             raise RuntimeError(f"rank {transfer.receiver} is not in the process group")
         return work
@@ -86,6 +91,10 @@ class GlooTransport:
         """See `Transport`."""
         if len(ranks) > 1:
             dist.all_reduce(value, group=self._groups[ranks])
+
+    def group(self, ranks: tuple[int, ...]) -> dist.ProcessGroup:
+        """The group that these ranks, this one among them, were given."""
+        return self._groups[ranks]
 
     def barrier(self) -> None:
         """See `Transport`."""
