@@ -84,8 +84,8 @@ LAYERS = {
     "fit": {"action", "costs", "errors", "timeline"},
 }
 LAYERS["same_model"] = {"costs"}
-LAYERS["compare"] = {"costs", "errors", "metrics", "same_model", "schedule", "simulate", "timeline"}
-LAYERS["candidates"] = {"compare", "costs", "costs_io", "errors", "schedule", "schedules", "toml_file"}
+LAYERS["compare"] = {"costs", "errors", "metrics", "same_model", "schedule", "simulate", "timeline", "waiting"}
+LAYERS["candidates"] = {"compare", "costs", "costs_io", "errors", "schedule", "schedules", "toml_file", "waiting"}
 LAYERS["advice"] = {"compare", "metrics"}
 CORE = set(LAYERS)
 LAYERS["passes"] = {

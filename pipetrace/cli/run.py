@@ -30,7 +30,8 @@ def command(
     workload: Annotated[
         str,
         typer.Option(
-            help="sleep (synthetic times, real communication), transformer (real blocks, autograd) or moe (with experts and all-to-alls)."
+            help="sleep (synthetic times, real communication), transformer (real blocks, autograd) or moe "
+            "(with experts and all-to-alls)."
         ),
     ] = "sleep",
     steps: Annotated[int, typer.Option(help="Profiled steps.")] = 5,
@@ -54,10 +55,21 @@ def command(
     ep: Annotated[int, typer.Option(help="moe: expert-parallel ranks, each a replica of the pipeline.")] = 1,
     seed: Annotated[int, typer.Option(help="Of weights and data.")] = 0,
     timeout: Annotated[float, typer.Option(help="Seconds without progress before the run is given up.")] = 60.0,
+    inject: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FAULT",
+            help="A fault on purpose: rank2:compute*1.5, rank0:gap+2ms, link1-2:+5ms or no-tags; repeatable.",
+        ),
+    ] = None,
+    no_preflight: Annotated[
+        bool, typer.Option("--no-preflight", help="Start without looking for deadlocks and swapped transfers first.")
+    ] = False,
     typed: options.Typed = frozenset(),
 ) -> None:
     from pipetrace.execute import RunConfig
     from pipetrace.execute import run as execute
+    from pipetrace.execute.inject import parse_injections
 
     if source is not None or (name is not None and "costs" in get(name).options):
         typed -= set(_COSTS)  # the order itself depends on them
@@ -90,6 +102,8 @@ def command(
         ep=ep,
         seed=seed,
         timeout=timeout,
+        inject=parse_injections(inject or []),
+        preflight=not no_preflight,
     )
     before = _traces(out)
     try:

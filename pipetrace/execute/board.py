@@ -32,6 +32,7 @@ class Phase(IntEnum):
     CHECKING = 9
     WRITING = 10
     DONE = 11
+    DEVICE = 12
 
 
 NEEDS_OTHERS = frozenset(
@@ -60,6 +61,7 @@ _PHRASES = {
     Phase.CHECKING: "compared with the reference",
     Phase.WRITING: "wrote its trace",
     Phase.DONE: "had ended",
+    Phase.DEVICE: "waited for its device to finish step {step}",
 }
 
 _PHASE, _CODE, _PARTNER, _STEP, _TICKS, _FIELDS = range(6)

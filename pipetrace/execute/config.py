@@ -7,6 +7,7 @@ from typing import Any
 
 from pipetrace.costs import Costs
 from pipetrace.errors import RunError
+from pipetrace.execute.inject import Injections
 
 WORKLOADS = ("sleep", "transformer", "moe")
 DTYPES = ("float32", "float64")
@@ -65,6 +66,8 @@ class RunConfig:
         ep: Expert-parallel ranks: replicas of the pipeline that share out the experts.
         seed: Of weights and tokens.
         timeout: Seconds without progress of any rank before a run is given up.
+        inject: Faults that the run is given on purpose.
+        preflight: Look for deadlocks, and for transfers that would not meet, before anything starts.
 
     Raises:
         RunError: A value is out of range or of the wrong type.
@@ -89,6 +92,8 @@ class RunConfig:
     ep: int = 1
     seed: int = 0
     timeout: float = 60.0
+    inject: Injections = field(default_factory=Injections)
+    preflight: bool = True
 
     def __post_init__(self) -> None:
         for name, value, known in (("workload", self.workload, WORKLOADS), ("dtype", self.dtype, DTYPES)):
@@ -128,4 +133,9 @@ class RunConfig:
     def options(self) -> dict[str, Any]:
         """What the workload was given beside schedule and costs, as plain values for the run's record."""
         common = ("warmup", "check", "timeout")
-        return {name: getattr(self, name) for name in common + OPTIONS_OF[self.workload]}
+        options = {name: getattr(self, name) for name in common + OPTIONS_OF[self.workload]}
+        if self.inject.texts:
+            options["inject"] = list(self.inject.texts)
+        if not self.preflight:
+            options["preflight"] = False
+        return options

@@ -52,11 +52,20 @@ class GlooTransport:
         rendezvous: A file that all ranks see, not there yet.
         groups: Sets of ranks that add values up or exchange them, in the same order on every rank.
         first: Global rank of this replica's pipeline rank 0.
+        tags: Whether transfers carry tags; without, gloo matches those of a pair in the order of posting.
     """
 
     def __init__(
-        self, rank: int, ranks: int, rendezvous: Path, groups: Sequence[tuple[int, ...]] = (), first: int = 0
+        self,
+        rank: int,
+        ranks: int,
+        rendezvous: Path,
+        groups: Sequence[tuple[int, ...]] = (),
+        *,
+        first: int = 0,
+        tags: bool = True,
     ) -> None:
+        self._tags = tags
         # A set name is the user's choice; otherwise the loopback, as a host name may resolve to a dead interface.
         loopback: Sequence[str] = [name for _, name in socket.if_nameindex() if name.startswith("lo")]
         if loopback:
@@ -75,14 +84,14 @@ class GlooTransport:
 
     def post_send(self, value: torch.Tensor, transfer: Transfer) -> Pending:
         """See `Transport`."""
-        work = dist.isend(value, self._first + transfer.receiver, tag=transfer.tag)
+        work = dist.isend(value, self._first + transfer.receiver, tag=transfer.tag if self._tags else 0)
         if work is None:
             raise RuntimeError(f"rank {transfer.sender} is not in the process group")
         return work
 
     def post_receive(self, buffer: torch.Tensor, transfer: Transfer) -> Pending:
         """See `Transport`."""
-        work = dist.irecv(buffer, self._first + transfer.sender, tag=transfer.tag)
+        work = dist.irecv(buffer, self._first + transfer.sender, tag=transfer.tag if self._tags else 0)
         if work is None:
             raise RuntimeError(f"rank {transfer.receiver} is not in the process group")
         return work

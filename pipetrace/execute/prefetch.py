@@ -6,16 +6,20 @@ Labels go to the profiler, one for each thing a rank does, so that nothing ever 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TypeAlias
 
 import torch
 
-from pipetrace.action import NO_ACTION, Action, Kind
+from pipetrace.action import Action
 from pipetrace.execute.board import Line, Phase
+from pipetrace.execute.compute import run_half
+from pipetrace.execute.inject import NO_FAULTS, RankFaults
 from pipetrace.execute.p2p import Pending, Transport
-from pipetrace.execute.program import Half, Program, Transfer
+from pipetrace.execute.program import Program, Transfer
+from pipetrace.execute.sleeping import sleep_until
 from pipetrace.execute.stages.base import Stage
 
 Label: TypeAlias = Callable[[str], AbstractContextManager[object]]
@@ -36,6 +40,7 @@ class PrefetchStep:
         line: Where the rank says what it does.
         label: Marks it in the trace.
         finish: What is left to do at a step's end.
+        faults: What is done to compute on purpose.
     """
 
     def __init__(
@@ -47,7 +52,9 @@ class PrefetchStep:
         line: Line,
         label: Label,
         finish: Callable[[], None] = lambda: None,
+        faults: RankFaults = NO_FAULTS,
     ) -> None:
+        self._faults = faults
         self._stages = stages
         self._transport = transport
         self._line = line
@@ -75,7 +82,7 @@ class PrefetchStep:
         Raises:
             RuntimeError: A transfer broke, usually because the rank at its other end has ended.
         """
-        line, label, transport = self._line, self._label, self._transport
+        line, label, transport, faults = self._line, self._label, self._transport, self._faults
         for stage in self._stages.values():
             stage.begin_step()
         # Works and tensors must live to the end of the step: gloo drops the connection with the first one let go.
@@ -93,13 +100,16 @@ class PrefetchStep:
                 with label(wait):
                     pending.wait()
             line.at(Phase.COMPUTING, *codes)
+            if faults.gap:
+                sleep_until(time.perf_counter_ns() + faults.gap)
             with label(text):
-                outputs = [self._compute(half, values.pop(half.takes, None)) for half in op.halves]
+                began = time.perf_counter_ns()
+                outputs = [run_half(self._stages, half, values.pop(half.takes, None)) for half in op.halves]
+                if faults.stretch > 1:
+                    sleep_until(began + round((time.perf_counter_ns() - began) * faults.stretch))
             for half, output, post in zip(op.halves, outputs, posts, strict=True):
-                if half.gives == NO_ACTION:
-                    continue
                 if output is None:
-                    raise RuntimeError(f"{half.action} gave no value, but the next stage needs one")
+                    continue
                 if half.sends is None:
                     values[half.gives] = output
                     continue
@@ -112,24 +122,3 @@ class PrefetchStep:
                 pending.wait()
         self._finish()
         line.step_done()
-
-    def _compute(self, half: Half, value: torch.Tensor | None) -> torch.Tensor | None:
-        action = half.action
-        stage = self._stages[action.pipe, action.stage]
-        microbatch = action.microbatch
-        if microbatch is None:
-            raise RuntimeError(f"{action} concerns no microbatch")
-        if value is None and half.takes != NO_ACTION:
-            raise RuntimeError(f"{action} stands before what it takes")
-        match action.kind:
-            case Kind.F:
-                return stage.forward(microbatch, value)
-            case Kind.B:
-                return stage.backward(microbatch, value)
-            case Kind.I:
-                return stage.backward_input(microbatch, value)
-            case Kind.W:
-                stage.backward_weight(microbatch)
-                return None
-            case _:
-                raise RuntimeError(f"{action} is no compute")

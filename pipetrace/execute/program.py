@@ -169,13 +169,18 @@ def tag_of(receive: int, stages: int, microbatches: int) -> int:
     return (direction * stages + code_stage(receive)) * microbatches + code_microbatch(receive)
 
 
-def preflight(schedule: Schedule) -> list[Program]:
+def preflight(schedule: Schedule, *, tags: bool = True) -> list[Program]:
     """Everything that can be known before a process starts; the programs of all ranks.
+
+    Args:
+        schedule: What is to be run.
+        tags: Whether transfers carry tags.
 
     Raises:
         ScheduleError: The schedule is not valid.
         DeadlockError: The ranks' lists wait for each other.
-        RunError: A transfer has only one end, tags are not unique, or something cannot be run yet.
+        RunError: A transfer has only one end, tags are not unique, or there are none and a pair of ranks needs them,
+            or something cannot be run yet.
     """
     schedule.validate()
     if schedule.placement.pipes * 2 * schedule.stages * schedule.microbatches > MAX_TAG:
@@ -188,6 +193,8 @@ def preflight(schedule: Schedule) -> list[Program]:
         raise RunError(f"{Kind(min(unknown)).name} cannot be run from a list", "communication is derived, leave it out")
     programs = [compile_rank(schedule, rank) for rank in range(schedule.ranks)]
     check_transfers(programs)
+    if not tags:
+        check_untagged(programs)
     return programs
 
 
@@ -209,3 +216,24 @@ def check_transfers(programs: Sequence[Program]) -> None:
     for (sender, receiver, tag), times in tags.items():
         if times > 1:
             raise RunError(f"{times} transfers from rank {sender} to rank {receiver} share the tag {tag}")
+
+
+def check_untagged(programs: Sequence[Program]) -> None:
+    """Checks that between any two ranks values are sent in the order in which they are received.
+
+    Without tags the first that is sent meets the first receive that was posted, whatever either is for.
+
+    Raises:
+        RunError: Naming the ranks and what would be swapped.
+    """
+    for sender in programs:
+        for receiver in programs:
+            sent = [transfer for transfer in sender.sends if transfer.receiver == receiver.rank]
+            received = [transfer for transfer in receiver.receives if transfer.sender == sender.rank]
+            for one, other in zip(sent, received, strict=True):
+                if one != other:
+                    raise RunError(
+                        f"without tags rank {receiver.rank} would take {one.send} of rank {sender.rank} for "
+                        f"{other.receive}: they are not received in the order in which they are sent",
+                        "leave out no-tags, or give --no-preflight as well to see what comes of it",
+                    )

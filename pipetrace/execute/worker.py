@@ -16,11 +16,12 @@ from typing import NoReturn
 import torch
 
 from pipetrace.errors import PipetraceError
+from pipetrace.execute.arrivals import WatchedTransport
 from pipetrace.execute.board import NEEDS_OTHERS, Line, Phase
 from pipetrace.execute.expert_parallel import Alone, GlooExchange, members_of
 from pipetrace.execute.job import Job, RankError, load_factory
 from pipetrace.execute.lifeline import end_with_parent
-from pipetrace.execute.p2p import GlooTransport
+from pipetrace.execute.p2p import GlooTransport, Transport
 from pipetrace.execute.prefetch import PrefetchStep
 from pipetrace.execute.program import compile_rank
 from pipetrace.execute.recorder import Recorder
@@ -113,13 +114,32 @@ def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseE
     line.at(Phase.CONNECTING)
     exchanging = [members_of(one, schedule.ranks, replicas) for one in range(schedule.ranks if replicas > 1 else 0)]
     together = list(dict.fromkeys([*exchanging, *groups(placement, replicas)]))
-    transport = GlooTransport(rank, job.ranks, scratch / "rendezvous", together, replica * schedule.ranks)
+    gloo = GlooTransport(
+        rank,
+        job.ranks,
+        scratch / "rendezvous",
+        together,
+        first=replica * schedule.ranks,
+        tags=config.inject.tags,
+    )
     if isinstance(exchange, GlooExchange):
-        exchange.connect(transport.group(exchanging[pipeline_rank]))
+        exchange.connect(gloo.group(exchanging[pipeline_rank]))
+    # A fault is that pipeline rank's in every replica.
+    late = config.inject.into(pipeline_rank)
+    transport: Transport = WatchedTransport(gloo, late, only_delayed=True) if late else gloo
     recorder = Recorder(rank, job.info)
     work = reductions(placement, pipeline_rank, replica, replicas)
     reduction = GradientReduction(work, stages, transport, line, recorder.label)
-    step = PrefetchStep(program, stages, transport, workload.buffer, line, recorder.label, reduction.run)
+    step = PrefetchStep(
+        program,
+        stages,
+        transport,
+        workload.buffer,
+        line,
+        recorder.label,
+        reduction.run,
+        config.inject.on(pipeline_rank),
+    )
 
     def meet() -> None:
         line.at(Phase.BARRIER)

@@ -1,17 +1,26 @@
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 import torch
 
 import pipetrace
 from pipetrace.action import parse
 from pipetrace.costs import Costs, StageCosts
+from pipetrace.execute.board import Board
 from pipetrace.execute.config import RunConfig
+from pipetrace.execute.inject import RankFaults
+from pipetrace.execute.prefetch import PrefetchStep
+from pipetrace.execute.program import compile_rank
 from pipetrace.execute.workloads.sleep import SleepStage, SleepWorkload
 from pipetrace.placement import Placement
 from pipetrace.schedule import Schedule
-from tests.execute.in_process import run_rank
+from tests.execute.in_process import Loopback, run_rank
 
+MS = 1_000_000
 INSTANT = RunConfig(costs=Costs(StageCosts(0, 0, 0)), message_bytes=16)
 
 
@@ -59,6 +68,35 @@ def test_stages_on_one_rank_hand_over_without_a_transfer() -> None:
     assert isinstance(middle, SleepStage)
     assert middle.received == 2
     assert not middle.wrong_messages()
+
+
+def test_a_fault_slows_compute_inside_its_label_and_pauses_outside() -> None:
+    schedule = pipetrace.build("gpipe", 1, 2)
+    workload = SleepWorkload(schedule, RunConfig(costs=Costs(StageCosts(MS, MS, MS))))
+    took: dict[str, list[int]] = {}
+    ended: list[int] = []
+
+    @contextmanager
+    def label(text: str) -> Iterator[None]:
+        began = time.perf_counter_ns()
+        took.setdefault("between", []).extend(began - end for end in ended[-1:])
+        yield
+        ended.append(time.perf_counter_ns())
+        took.setdefault(text, []).append(ended[-1] - began)
+
+    faults = RankFaults(stretch=3.0, gap=2 * MS)
+    PrefetchStep(
+        compile_rank(schedule, 0),
+        {(0, 0): workload.stage(0, 0)},
+        Loopback(),
+        workload.buffer,
+        Board(1).line(0),
+        label,
+        faults=faults,
+    ).run()
+    assert min(took.pop("between")) >= 2 * MS
+    assert min(took["PP:0F0"]) >= 3 * MS
+    assert min(took["PP:0B1"]) >= 6 * MS
 
 
 def test_a_stage_that_gives_nothing_where_something_is_needed_is_an_error() -> None:
