@@ -67,7 +67,7 @@ def launch(job: Job, progress: Progress) -> tuple[RankCheck, ...]:
         theirs.close()
         with control:
             try:
-                progress(f"starting {job.schedule.ranks} ranks")
+                progress(f"starting {job.ranks} ranks")
                 _send(control, [entry for entry in sys.path if isinstance(entry, str)])
                 _send(control, (job, scratch))
                 return _listen(control, job, progress)

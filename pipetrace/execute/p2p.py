@@ -48,9 +48,10 @@ class GlooTransport:
     transfers of one pair apart in whatever order they are posted.
 
     Args:
-        rank, ranks: Which of how many.
+        rank, ranks: Which of how many, over all replicas.
         rendezvous: A file that all ranks see, not there yet.
-        groups: Sets of ranks that add values up, in the same order on every rank.
+        groups: Sets of ranks that add values up or exchange them, in the same order on every rank.
+        first: Global rank of this replica's pipeline rank 0.
         tags: Whether transfers carry tags; without, gloo matches those of a pair in the order of posting.
     """
 
@@ -61,6 +62,7 @@ class GlooTransport:
         rendezvous: Path,
         groups: Sequence[tuple[int, ...]] = (),
         *,
+        first: int = 0,
         tags: bool = True,
     ) -> None:
         self._tags = tags
@@ -76,18 +78,20 @@ class GlooTransport:
             timeout=_NEVER,
         )
         # Every rank makes every group: torch wants it so.
-        self._groups = {members: dist.new_group(list(members), timeout=_NEVER) for members in groups}
+        self._first = first
+        made = {members: dist.new_group(list(members), timeout=_NEVER) for members in groups}
+        self._groups = {members: group for members, group in made.items() if isinstance(group, dist.ProcessGroup)}
 
     def post_send(self, value: torch.Tensor, transfer: Transfer) -> Pending:
         """See `Transport`."""
-        work = dist.isend(value, transfer.receiver, tag=transfer.tag if self._tags else 0)
+        work = dist.isend(value, self._first + transfer.receiver, tag=transfer.tag if self._tags else 0)
         if work is None:
             raise RuntimeError(f"rank {transfer.sender} is not in the process group")
         return work
 
     def post_receive(self, buffer: torch.Tensor, transfer: Transfer) -> Pending:
         """See `Transport`."""
-        work = dist.irecv(buffer, transfer.sender, tag=transfer.tag if self._tags else 0)
+        work = dist.irecv(buffer, self._first + transfer.sender, tag=transfer.tag if self._tags else 0)
         if work is None:
             raise RuntimeError(f"rank {transfer.receiver} is not in the process group")
         return work
@@ -96,6 +100,10 @@ class GlooTransport:
         """See `Transport`."""
         if len(ranks) > 1:
             dist.all_reduce(value, group=self._groups[ranks])
+
+    def group(self, ranks: tuple[int, ...]) -> dist.ProcessGroup:
+        """The group that these ranks, this one among them, were given."""
+        return self._groups[ranks]
 
     def barrier(self) -> None:
         """See `Transport`."""

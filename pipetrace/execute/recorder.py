@@ -50,6 +50,7 @@ class Recorder:
 
     def __init__(self, rank: int, info: RunInfo) -> None:
         self._rank = rank
+        self._replica, self._pipeline_rank = divmod(rank, info.ranks)
         self._info = info
         self._profile = profile(activities=[ProfilerActivity.CPU])
         self._probes = [clock_probe()]
@@ -95,7 +96,8 @@ class Recorder:
         return {
             "schema": METADATA_SCHEMA,
             "rank": self._rank,
-            "replica": 0,
+            "replica": self._replica,
+            "pipeline_rank": self._pipeline_rank,
             "run": self._info.to_dict(),
             "clock": {"host": socket.gethostname(), "boot_id": boot_id(), "probes": self._probes},
         }

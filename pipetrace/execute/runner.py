@@ -25,6 +25,7 @@ from pipetrace.version import __version__
 
 _FACTORIES = {
     "sleep": "pipetrace.execute.workloads.sleep:build",
+    "moe": "pipetrace.execute.workloads.moe:build",
     "transformer": "pipetrace.execute.workloads.transformer:build",
 }
 
@@ -123,6 +124,7 @@ def describe(schedule: Schedule, config: RunConfig) -> RunInfo:
             if name in _VARIABLES or name.startswith(_VARIABLE_FAMILIES)
         },
         started=time.time_ns(),
+        replicas=config.ep,
     )
 
 

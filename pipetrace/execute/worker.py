@@ -18,6 +18,7 @@ import torch
 from pipetrace.errors import PipetraceError
 from pipetrace.execute.arrivals import WatchedTransport
 from pipetrace.execute.board import NEEDS_OTHERS, Line, Phase
+from pipetrace.execute.expert_parallel import Alone, GlooExchange, members_of
 from pipetrace.execute.job import Job, RankError, load_factory
 from pipetrace.execute.lifeline import end_with_parent
 from pipetrace.execute.p2p import GlooTransport, Transport
@@ -103,18 +104,32 @@ class _ReportedError(Exception):
 def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseException], None]) -> RankCheck | None:
     # More threads than one a rank would only fight over the cores.
     torch.set_num_threads(1)
-    schedule, config = job.schedule, job.config
-    program = compile_rank(schedule, rank)
-    workload = load_factory(job.factory)(schedule, config)
-    stages = {held: workload.stage(*held) for held in schedule.placement.held_by(rank)}
+    schedule, config, replicas = job.schedule, job.config, job.info.replicas
+    placement = schedule.placement
+    replica, pipeline_rank = divmod(rank, schedule.ranks)
+    program = compile_rank(schedule, pipeline_rank)
+    exchange = GlooExchange(replica, replicas, line) if replicas > 1 else Alone()
+    workload = load_factory(job.factory)(schedule, config, exchange)
+    stages = {held: workload.stage(*held) for held in placement.held_by(pipeline_rank)}
     line.at(Phase.CONNECTING)
-    transport: Transport = GlooTransport(
-        rank, schedule.ranks, scratch / "rendezvous", groups(schedule.placement), tags=config.inject.tags
+    exchanging = [members_of(one, schedule.ranks, replicas) for one in range(schedule.ranks if replicas > 1 else 0)]
+    together = list(dict.fromkeys([*exchanging, *groups(placement, replicas)]))
+    gloo = GlooTransport(
+        rank,
+        job.ranks,
+        scratch / "rendezvous",
+        together,
+        first=replica * schedule.ranks,
+        tags=config.inject.tags,
     )
-    if late := config.inject.into(rank):
-        transport = WatchedTransport(transport, late, only_delayed=True)
+    if isinstance(exchange, GlooExchange):
+        exchange.connect(gloo.group(exchanging[pipeline_rank]))
+    # A fault is that pipeline rank's in every replica.
+    late = config.inject.into(pipeline_rank)
+    transport: Transport = WatchedTransport(gloo, late, only_delayed=True) if late else gloo
     recorder = Recorder(rank, job.info)
-    reduction = GradientReduction(reductions(schedule.placement, rank), stages, transport, line, recorder.label)
+    work = reductions(placement, pipeline_rank, replica, replicas)
+    reduction = GradientReduction(work, stages, transport, line, recorder.label)
     step = PrefetchStep(
         program,
         stages,
@@ -123,7 +138,7 @@ def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseE
         line,
         recorder.label,
         reduction.run,
-        config.inject.on(rank),
+        config.inject.on(pipeline_rank),
     )
 
     def meet() -> None:

@@ -9,6 +9,7 @@ import torch
 
 from pipetrace.action import Action
 from pipetrace.execute.config import RunConfig
+from pipetrace.execute.expert_parallel import Exchange
 from pipetrace.execute.program import Program
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.stages.base import Stage
@@ -37,5 +38,5 @@ class Workload(Protocol):
         """
 
 
-WorkloadFactory: TypeAlias = Callable[[Schedule, RunConfig], Workload]
-"""What "package.module:function" must name."""
+WorkloadFactory: TypeAlias = Callable[[Schedule, RunConfig, Exchange], Workload]
+"""What "package.module:function" must name; the third argument is of the replica that the rank belongs to."""

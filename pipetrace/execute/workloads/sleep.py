@@ -15,6 +15,7 @@ import torch
 from pipetrace.action import Action, IntArray, Kind, pack
 from pipetrace.costs import StageCosts
 from pipetrace.execute.config import MIN_MESSAGE, RunConfig
+from pipetrace.execute.expert_parallel import Exchange
 from pipetrace.execute.program import Program
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.sleeping import sleep_until
@@ -94,6 +95,10 @@ class SleepStage:
         """See `Stage`: there are none."""
         return []
 
+    def expert_gradients(self) -> list[torch.Tensor]:
+        """See `Stage`: there are none."""
+        return []
+
 
 def _identity(message: torch.Tensor) -> IntArray:
     """The first bytes of a message as one integer, shape (1,); a view."""
@@ -138,6 +143,6 @@ class SleepWorkload:
         )
 
 
-def build(schedule: Schedule, config: RunConfig) -> SleepWorkload:
+def build(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:  # noqa: ARG001 - replicas are alike
     """The workload that `--workload sleep` runs."""
     return SleepWorkload(schedule, config)

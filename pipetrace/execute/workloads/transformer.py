@@ -11,6 +11,7 @@ from torch.nn import functional
 from pipetrace.action import Action
 from pipetrace.execute.check import compare, weight_orders
 from pipetrace.execute.config import RunConfig
+from pipetrace.execute.expert_parallel import Exchange
 from pipetrace.execute.program import Program, compile_rank
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.stages.autograd_stage import AutogradStage
@@ -24,6 +25,30 @@ _MLP_FACTOR = 4
 _TOKENS, _STAGES = 1, 2  # streams of random numbers
 
 
+class CausalAttention(nn.Module):
+    """Causal attention: a token sees those before it and itself.
+
+    Args:
+        hidden: Width.
+        heads: Attention heads; divide `hidden`.
+    """
+
+    def __init__(self, hidden: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(hidden, 3 * hidden)
+        self.proj = nn.Linear(hidden, hidden)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Shape (batch, sequence, hidden), in and out."""
+        batch, sequence, hidden = x.shape
+        qkv = self.qkv(x).view(batch, sequence, 3, self.heads, hidden // self.heads)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        attention = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        projected: torch.Tensor = self.proj(attention.transpose(1, 2).reshape(batch, sequence, hidden))
+        return projected
+
+
 class Block(nn.Module):
     """A pre-norm transformer block: causal attention, then an MLP, each added to what it took.
 
@@ -34,21 +59,15 @@ class Block(nn.Module):
 
     def __init__(self, hidden: int, heads: int) -> None:
         super().__init__()
-        self.heads = heads
         self.norm1 = nn.LayerNorm(hidden)
-        self.qkv = nn.Linear(hidden, 3 * hidden)
-        self.proj = nn.Linear(hidden, hidden)
+        self.attention = CausalAttention(hidden, heads)
         self.norm2 = nn.LayerNorm(hidden)
         self.up = nn.Linear(hidden, _MLP_FACTOR * hidden)
         self.down = nn.Linear(_MLP_FACTOR * hidden, hidden)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Shape (batch, sequence, hidden), in and out."""
-        batch, sequence, hidden = x.shape
-        qkv = self.qkv(self.norm1(x)).view(batch, sequence, 3, self.heads, hidden // self.heads)
-        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        attention = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.proj(attention.transpose(1, 2).reshape(batch, sequence, hidden))
+        x = x + self.attention(self.norm1(x))
         x = x + self.down(functional.gelu(self.up(self.norm2(x))))
         return x  # noqa: RET504 - two lines that read alike
 
@@ -122,6 +141,6 @@ class TransformerWorkload:
         return compare(program.rank, mine, orders, lambda: [self.stage(0, s) for s in range(schedule.stages)], tick)
 
 
-def build(schedule: Schedule, config: RunConfig) -> TransformerWorkload:
+def build(schedule: Schedule, config: RunConfig, exchange: Exchange) -> TransformerWorkload:  # noqa: ARG001 - replicas are alike
     """The workload that `--workload transformer` runs."""
     return TransformerWorkload(schedule, config)
