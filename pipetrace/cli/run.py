@@ -45,7 +45,7 @@ def command(
     layers: Annotated[int, typer.Option(help="Blocks a stage.")] = 1,
     sequence: Annotated[int, typer.Option(help="Tokens of a sequence.")] = 64,
     batch: Annotated[int, typer.Option(help="Sequences of a microbatch.")] = 2,
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    dtype: Annotated[str, typer.Option(help="float32, float64 or bfloat16.")] = "float32",
     experts: Annotated[int, typer.Option(help="moe: experts of a layer.")] = 8,
     top_k: Annotated[int, typer.Option(help="moe: experts that a token goes to.")] = 2,
     capacity: Annotated[
@@ -65,6 +65,17 @@ def command(
     no_preflight: Annotated[
         bool, typer.Option("--no-preflight", help="Start without looking for deadlocks and swapped transfers first.")
     ] = False,
+    device: Annotated[
+        str, typer.Option(help="cpu (gloo) or cuda (NCCL, a GPU a rank; --one-process for one GPU).")
+    ] = "cpu",
+    one_process: Annotated[
+        bool,
+        typer.Option("--one-process", help="All ranks in one process on one device: two streams, or threads, a rank."),
+    ] = False,
+    channel: Annotated[
+        options.Channel,
+        typer.Option(help="ordered: send without tags, through a process group a direction, as NCCL needs it."),
+    ] = options.Channel.TAGGED,
     typed: options.Typed = frozenset(),
 ) -> None:
     from pipetrace.execute import RunConfig
@@ -104,6 +115,9 @@ def command(
         timeout=timeout,
         inject=parse_injections(inject or []),
         preflight=not no_preflight,
+        device=device,
+        one_process=one_process,
+        ordered=channel is options.Channel.ORDERED,
     )
     before = _traces(out)
     try:

@@ -4,7 +4,8 @@ Without tags what was sent first is received first, so both ends of a channel mu
 or values go astray and ranks hang. One channel for each direction between two ranks does not do: where stages lie in
 a V, a rank's forwards of one stage and gradients of another go the same way, and are made in one order and needed in
 another. So every (sender, receiver, pipe, direction of the pass) has a channel of its own, which over NCCL is a process
-group with a communicator and a stream. Whether that is enough for a schedule is checked before anything starts.
+group with a communicator and a stream. Whether that is enough for a schedule is checked before anything starts, here,
+without torch.
 """
 
 from __future__ import annotations
@@ -12,12 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
-import torch.distributed as dist
-
 from pipetrace.action import Kind
 from pipetrace.errors import RunError
-from pipetrace.execute.p2p import Pending
 from pipetrace.execute.program import Program, Transfer
 
 
@@ -69,31 +66,3 @@ def check_channels(programs: Sequence[Program]) -> None:
                     "without tags, as over NCCL, the value would go astray",
                     "let both ranks list these transfers in one order, or run on CPUs, where messages have tags",
                 )
-
-
-class ChannelTransport:
-    """A process group for each channel.
-
-    Args:
-        wanted: All channels, the same on every rank.
-        rank: This one.
-    """
-
-    def __init__(self, wanted: Sequence[Channel], rank: int) -> None:
-        # Every rank makes every group, in one order: torch wants it so.
-        groups = {channel: dist.new_group([channel.sender, channel.receiver], timeout=NEVER) for channel in wanted}
-        self._groups = {channel: group for channel, group in groups.items() if rank in channel[:2]}
-
-    def post_send(self, value: torch.Tensor, transfer: Transfer) -> Pending:
-        """See `Transport`."""
-        work = dist.isend(value, transfer.receiver, group=self._groups[channel_of(transfer)])
-        if work is None:
-            raise RuntimeError(f"rank {transfer.sender} is not in the process group")
-        return work
-
-    def post_receive(self, buffer: torch.Tensor, transfer: Transfer) -> Pending:
-        """See `Transport`."""
-        work = dist.irecv(buffer, transfer.sender, group=self._groups[channel_of(transfer)])
-        if work is None:
-            raise RuntimeError(f"rank {transfer.receiver} is not in the process group")
-        return work

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import torch
 
 from pipetrace.execute.config import RunConfig
-from pipetrace.execute.expert_parallel import Exchange
 from pipetrace.execute.stages.autograd_stage import AutogradStage
+from pipetrace.execute.workloads.base import Host
 from pipetrace.execute.workloads.sleep import SleepStage, SleepWorkload
 from pipetrace.execute.workloads.transformer import TransformerWorkload
 from pipetrace.schedule import Schedule
@@ -62,39 +62,39 @@ def _hang_deaf() -> None:
     time.sleep(1000)
 
 
-def raising(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def raising(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, _raise)
 
 
-def killed(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def killed(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
-def unnamed_signal(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def unnamed_signal(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGRTMIN + 6))
 
 
-def terminated(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def terminated(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGTERM))
 
 
-def stopped(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def stopped(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGSTOP))
 
 
-def exiting(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def exiting(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os._exit(3))
 
 
-def hanging(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def hanging(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, _hang)
 
 
-def deaf(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def deaf(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, _hang_deaf)
 
 
-def failing_to_start(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def failing_to_start(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     raise MemoryError("too large")
 
 
@@ -118,5 +118,5 @@ class _ForgetfulWorkload(TransformerWorkload):
         return whole
 
 
-def forgetful(schedule: Schedule, config: RunConfig, exchange: Exchange) -> TransformerWorkload:
+def forgetful(schedule: Schedule, config: RunConfig, host: Host) -> TransformerWorkload:
     return _ForgetfulWorkload(schedule, config)

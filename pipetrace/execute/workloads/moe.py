@@ -17,7 +17,7 @@ from pipetrace.execute.expert_parallel import Exchange
 from pipetrace.execute.program import Program
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.stages.moe_stage import MoeStage
-from pipetrace.execute.workloads.base import Stages
+from pipetrace.execute.workloads.base import Host, Stages
 from pipetrace.execute.workloads.moe_layers import Attention, Expert, MoeLayer
 from pipetrace.execute.workloads.moe_reference import ReferenceStage, compare_with_reference
 from pipetrace.execute.workloads.transformer import VOCABULARY, Embedding
@@ -113,6 +113,6 @@ class MoeWorkload:
         return compare_with_reference(rank, self._exchange, self._schedule, mine, self, tick)
 
 
-def build(schedule: Schedule, config: RunConfig, exchange: Exchange) -> MoeWorkload:
+def build(schedule: Schedule, config: RunConfig, host: Host) -> MoeWorkload:
     """The workload that `--workload moe` runs."""
-    return MoeWorkload(schedule, config, exchange)
+    return MoeWorkload(schedule, config, host.exchange)
