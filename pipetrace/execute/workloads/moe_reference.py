@@ -97,13 +97,14 @@ class Reference:
                 ]
             for layers in zip(*(of.layers for of in stages), strict=True):
                 values = _layer(layers, values)
+        made = []
         for replica, (stages_of, value) in enumerate(zip(self.copies, values, strict=True)):
             head = stages_of[-1].head
             if head is None:
                 raise ValueError("the last stage has no head")
-            loss = self._workload.loss(head(value), self._workload.targets(replica, microbatch))
-            self.losses[replica][microbatch] = loss
-        torch.stack([losses[microbatch] for losses in self.losses]).sum().backward()  # type: ignore[no-untyped-call]
+            made.append(self._workload.loss(head(value), self._workload.targets(replica, microbatch)))
+            self.losses[replica][microbatch] = made[-1].detach()
+        torch.autograd.backward(made)
 
     def weights(self, of: WeightsOf, stages: int) -> list[list[tuple[str, nn.Parameter]]]:
         """The weights that every replica has alike, with names, a list for each replica."""
