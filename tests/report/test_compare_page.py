@@ -126,13 +126,13 @@ def test_every_schedule_is_drawn_beside_its_name_however_many_there_are(tmp_path
     with browser.Watched(chromium) as seen:
         seen.page.goto((tmp_path / "page.html").as_uri())
         seen.page.wait_for_selector("html[data-drawn]")
-        charts = [f"tiles{suffix}" for suffix in ("", "-1")]
+        charts = seen.page.evaluate("[...document.querySelectorAll('.plot[id^=tiles]')].map(plot => plot.id)")
         colours = [colour for chart in charts for colour in seen.page.evaluate(DRAWN, chart)]
         cut = seen.page.evaluate(
             "[...document.querySelectorAll('.gl-canvas-context')]"
             ".map(canvas => canvas.height - canvas.getContext('webgl').drawingBufferHeight)"
         )
-    assert cut == [0, 0]
+    assert set(cut) == {0}
     # Microbatch 0, or 1 of the finest.
     assert len(colours) == len(names)
     assert set(colours) <= {HUES[Group.F].base, HUES[Group.F].alternate}
