@@ -100,6 +100,7 @@ LAYERS["passes"] = {
     "lanes",
     "links",
     "metrics",
+    "part_costs",
     "placement",
     "schedule",
     "simulate",
