@@ -69,7 +69,8 @@ LAYERS = {
     "waiting": {"errors", "times"},
     "timeline": {"action", "errors"},
     "schedules": {"action", "costs", "errors", "placement", "schedule"},
-    "events": {"action", "errors", "links", "transfers", "waiting"},
+    "ready": {"action", "links", "schedule", "transfers", "waiting"},
+    "events": {"action", "errors", "links", "ready", "transfers", "waiting"},
     "lanes": {"action", "costs", "links", "schedule"},
     "after_step": {"action", "costs", "schedule"},
     "simulate": {
@@ -80,6 +81,7 @@ LAYERS = {
         "events",
         "lanes",
         "links",
+        "ready",
         "schedule",
         "timeline",
         "transfers",
