@@ -64,7 +64,7 @@ def run(
         tell("the list's sends and receives are left out: a run derives its own")
         schedule = schedule.compute_only()
     if config.preflight:
-        preflight(schedule, tags=config.inject.tags)
+        preflight(schedule, tags=config.inject.tags, reorder=config.waiting.reorders)
     config.inject.check(schedule)
     check_workload(schedule, config)
     info = describe(schedule, config)
@@ -106,7 +106,6 @@ def describe(schedule: Schedule, config: RunConfig) -> RunInfo:
         steps=config.steps,
         options={
             **config.options(),
-            "wait": "prefetch",
             "device": "cpu",
             "backend": "gloo",
             "threads_per_rank": 1,

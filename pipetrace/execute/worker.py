@@ -16,17 +16,16 @@ from typing import NoReturn
 import torch
 
 from pipetrace.errors import PipetraceError
-from pipetrace.execute.arrivals import WatchedTransport
 from pipetrace.execute.board import NEEDS_OTHERS, Line, Phase
 from pipetrace.execute.expert_parallel import Alone, GlooExchange, members_of
 from pipetrace.execute.job import Job, RankError, load_factory
 from pipetrace.execute.lifeline import end_with_parent
-from pipetrace.execute.p2p import GlooTransport, Transport
-from pipetrace.execute.prefetch import PrefetchStep
+from pipetrace.execute.p2p import GlooTransport
 from pipetrace.execute.program import compile_rank
 from pipetrace.execute.recorder import Recorder
 from pipetrace.execute.reduce import GradientReduction, groups, reductions
 from pipetrace.execute.result import RankCheck
+from pipetrace.execute.waits import step_of
 
 
 class StopRankError(Exception):
@@ -114,7 +113,7 @@ def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseE
     line.at(Phase.CONNECTING)
     exchanging = [members_of(one, schedule.ranks, replicas) for one in range(schedule.ranks if replicas > 1 else 0)]
     together = list(dict.fromkeys([*exchanging, *groups(placement, replicas)]))
-    gloo = GlooTransport(
+    transport = GlooTransport(
         rank,
         job.ranks,
         scratch / "rendezvous",
@@ -123,23 +122,11 @@ def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseE
         tags=config.inject.tags,
     )
     if isinstance(exchange, GlooExchange):
-        exchange.connect(gloo.group(exchanging[pipeline_rank]))
-    # A fault is that pipeline rank's in every replica.
-    late = config.inject.into(pipeline_rank)
-    transport: Transport = WatchedTransport(gloo, late, only_delayed=True) if late else gloo
+        exchange.connect(transport.group(exchanging[pipeline_rank]))
     recorder = Recorder(rank, job.info)
     work = reductions(placement, pipeline_rank, replica, replicas)
     reduction = GradientReduction(work, stages, transport, line, recorder.label)
-    step = PrefetchStep(
-        program,
-        stages,
-        transport,
-        workload.buffer,
-        line,
-        recorder.label,
-        reduction.run,
-        config.inject.on(pipeline_rank),
-    )
+    step = step_of(schedule, config, program, stages, transport, workload.buffer, line, recorder.label, reduction.run)
 
     def meet() -> None:
         line.at(Phase.BARRIER)
@@ -165,7 +152,8 @@ def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseE
     if not config.check:
         return None
     line.at(Phase.CHECKING)
-    return workload.check(program, stages, line.tick)
+    # Gradients were added up in the order of the last step, which the list need not have.
+    return workload.check(step.ran, stages, line.tick)
 
 
 def _summary(error: BaseException) -> str:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import pipetrace
-from pipetrace.action import Kind, Part
+from pipetrace.action import Action, Kind, Part, parse_action
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.expert_parallel import Alone, members_of
 from pipetrace.execute.program import compile_rank
@@ -21,6 +21,7 @@ from pipetrace.execute.stages.base import Stage
 from pipetrace.execute.stages.moe_stage import FORWARD, MoeStage
 from pipetrace.execute.workloads.moe import MoeWorkload
 from pipetrace.execute.workloads.moe_reference import orders_of
+from pipetrace.schedule import Schedule
 from tests.execute.in_process import run_rank
 
 CONFIG = RunConfig("moe", hidden=8, heads=2, sequence=4, batch=2, layers=2, experts=4, expert_hidden=6, ep=1, top_k=2)
@@ -199,11 +200,17 @@ def test_parts_can_be_run_in_any_order_that_keeps_their_own() -> None:
 
 
 def test_the_order_of_weight_gradients_is_the_schedules() -> None:
-    orders = orders_of(pipetrace.build("1f1b", 2, 3), 2)
+    def actions(schedule: Schedule) -> list[Action]:
+        programs = [compile_rank(schedule, rank) for rank in range(schedule.ranks)]
+        return [half.action for program in programs for op in program.ops for half in op.halves]
+
+    orders = orders_of(actions(pipetrace.build("1f1b", 2, 3)), 2)
     assert set(orders) == {0}
     assert orders[0][1, 0, Part.ATTN] == orders[0][0, 1, Part.MLP] == (0, 1, 2)
     assert len(orders[0]) == 2 * 2 * 2
-    both = orders_of(pipetrace.build("chimera", 2, 4), 1)
+    parts = [parse_action(text) for text in ["0W1@1.mlp", "0W0@1.mlp", "0W0@1.attn", "0W1@1.attn", "0B0@0.combine"]]
+    assert orders_of(parts, 2)[0] == {(0, 1, Part.MLP): (1, 0), (0, 1, Part.ATTN): (0, 1)}
+    both = orders_of(actions(pipetrace.build("chimera", 2, 4)), 1)
     assert {order for of in both.values() for order in of.values()} == {(0, 1), (2, 3)}
 
 
