@@ -13,6 +13,7 @@ from pipetrace.cli.console import say, tell
 from pipetrace.cli.ending import Interrupted
 from pipetrace.errors import RunError
 from pipetrace.schedules import get
+from pipetrace.waiting import Wait
 
 HELP = "Run a schedule for real with torch under torch.profiler, one process a rank (CPU, gloo)."
 EXAMPLE = "pipetrace run zb-h1 -p 4 -m 8 --costs F=20,I=20,W=20 -o RUN/"
@@ -62,6 +63,8 @@ def command(
             help="A fault on purpose: rank2:compute*1.5, rank0:gap+2ms, link1-2:+5ms or no-tags; repeatable.",
         ),
     ] = None,
+    wait: Annotated[Wait, typer.Option(help="When receives are posted, and what waits for them.")] = Wait.PREFETCH,
+    no_reorder: Annotated[bool, typer.Option("--no-reorder", help="--wait dataflow: keep the list order.")] = False,
     no_preflight: Annotated[
         bool, typer.Option("--no-preflight", help="Start without looking for deadlocks and swapped transfers first.")
     ] = False,
@@ -82,6 +85,8 @@ def command(
     from pipetrace.execute import run as execute
     from pipetrace.execute.inject import parse_injections
 
+    if no_reorder and wait is not Wait.DATAFLOW:
+        raise typer.BadParameter("--no-reorder goes with --wait dataflow; the others never leave the list order")
     if source is not None or (name is not None and "costs" in get(name).options):
         typed -= set(_COSTS)  # the order itself depends on them
     _refuse_what_has_no_effect(workload, typed)
@@ -118,6 +123,8 @@ def command(
         device=device,
         one_process=one_process,
         ordered=channel is options.Channel.ORDERED,
+        wait=wait,
+        reorder=not no_reorder,
     )
     before = _traces(out)
     try:

@@ -8,6 +8,7 @@ from typing import Any
 from pipetrace.costs import Costs
 from pipetrace.errors import RunError
 from pipetrace.execute.inject import Injections
+from pipetrace.waiting import Wait, Waiting, waiting_to_dict
 
 WORKLOADS = ("sleep", "transformer", "moe")
 DTYPES = ("float32", "float64", "bfloat16")
@@ -73,6 +74,10 @@ class RunConfig:
             stream is a thread.
         ordered: Send without tags, through a process group for each direction, as NCCL needs it, on CPUs too.
         preflight: Look for deadlocks, and for transfers that would not meet, before anything starts.
+        wait: When receives are posted, and what waits for them.
+        reorder: Whether `dataflow` may leave the list order.
+        caps: Most activations in flight on each rank that `dataflow` may reach, freed at W, in chunks; None for the
+            peak of the list order.
 
     Raises:
         RunError: A value is out of range or of the wrong type.
@@ -102,6 +107,9 @@ class RunConfig:
     device: str = "cpu"
     one_process: bool = False
     ordered: bool = False
+    wait: Wait = Wait.PREFETCH
+    reorder: bool = True
+    caps: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -152,13 +160,25 @@ class RunConfig:
             )
         if self.top_k > self.experts:
             raise RunError(f"top_k is {self.top_k}, but there are {self.experts} experts", "give as many, or fewer")
+        if self.ep > 1 and self.waiting.reorders:
+            raise RunError(
+                "dataflow may leave the list order on one replica and not on another, and their all-to-alls would not "
+                f"meet; ep is {self.ep}",
+                "keep the list order (--no-reorder), wait by prefetch, or take ep 1",
+            )
         if not 0 <= self.capacity <= 1e6:
             raise RunError(f"the capacity is {self.capacity}", "give a factor such as 1.25, or 0 for no limit")
+
+    @property
+    def waiting(self) -> Waiting:
+        """How ranks wait, as the simulator takes it."""
+        return Waiting(self.wait, reorder=self.reorder, caps=self.caps)
 
     def options(self) -> dict[str, Any]:
         """What the workload was given beside schedule and costs, as plain values for the run's record."""
         common = ("warmup", "check", "timeout")
         options = {name: getattr(self, name) for name in common + OPTIONS_OF[self.workload]}
+        options |= waiting_to_dict(self.waiting)
         if self.inject.texts:
             options["inject"] = list(self.inject.texts)
         if not self.preflight:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 
-from pipetrace.execute.arrivals import WatchedTransport
 from pipetrace.execute.board import Line, Phase
 from pipetrace.execute.channel_transport import ChannelTransport
 from pipetrace.execute.channels import channels
@@ -17,12 +16,12 @@ from pipetrace.execute.devices.base import Device
 from pipetrace.execute.expert_parallel import Alone, GlooExchange, members_of
 from pipetrace.execute.job import Job, load_factory
 from pipetrace.execute.one_device import OneDeviceStep
-from pipetrace.execute.p2p import GroupTransport, Transport
-from pipetrace.execute.prefetch import PrefetchStep
+from pipetrace.execute.p2p import GroupTransport
 from pipetrace.execute.program import compile_rank
 from pipetrace.execute.recorder import Recorder
 from pipetrace.execute.reduce import GradientReduction, Reduction, groups, reductions
 from pipetrace.execute.result import RankCheck, worst_of
+from pipetrace.execute.waits import step_of
 from pipetrace.execute.workloads.base import Host
 
 
@@ -64,25 +63,13 @@ def one_rank(rank: int, job: Job, line: Line, scratch: Path) -> Prepared:
     line.at(Phase.CONNECTING)
     exchanging = [members_of(one, schedule.ranks, replicas) for one in range(schedule.ranks if replicas > 1 else 0)]
     together = list(dict.fromkeys([*exchanging, *groups(placement, replicas)]))
-    groups_of = _transport(job, rank, f"file://{scratch / 'rendezvous'}", together)
+    transport = _transport(job, rank, f"file://{scratch / 'rendezvous'}", together)
     if isinstance(exchange, GlooExchange):
-        exchange.connect(groups_of.group(exchanging[pipeline_rank]))
-    # A fault is that pipeline rank's in every replica.
-    late = config.inject.into(pipeline_rank)
-    transport: Transport = WatchedTransport(groups_of, late, only_delayed=True) if late else groups_of
+        exchange.connect(transport.group(exchanging[pipeline_rank]))
     recorder = Recorder(rank, job.info, device)
     work = reductions(placement, pipeline_rank, replica, replicas)
     reduction = GradientReduction(work, stages, transport, line, recorder.label)
-    step = PrefetchStep(
-        program,
-        stages,
-        transport,
-        workload.buffer,
-        line,
-        recorder.label,
-        reduction.run,
-        config.inject.on(pipeline_rank),
-    )
+    step = step_of(schedule, config, program, stages, transport, workload.buffer, line, recorder.label, reduction.run)
 
     def meet() -> None:
         line.at(Phase.BARRIER)
@@ -95,7 +82,8 @@ def one_rank(rank: int, job: Job, line: Line, scratch: Path) -> Prepared:
             line.at(Phase.DEVICE)
             device.synchronize()
 
-    return Prepared(meet, run, recorder, lambda: workload.check(program, stages, line.tick))
+    # Gradients were added up in the order of the last step, which the list need not have.
+    return Prepared(meet, run, recorder, lambda: workload.check(step.ran, stages, line.tick))
 
 
 def _transport(job: Job, rank: int, rendezvous: str, together: Sequence[tuple[int, ...]]) -> GroupTransport:

@@ -69,7 +69,7 @@ def run(
         tell("the list's sends and receives are left out: a run derives its own")
         schedule = schedule.compute_only()
     if config.preflight:
-        programs = preflight(schedule, tags=config.inject.tags)
+        programs = preflight(schedule, tags=config.inject.tags, reorder=config.waiting.reorders)
         if config.ordered or (config.device == "cuda" and not config.one_process):
             check_channels(programs)
     config.inject.check(schedule)
@@ -113,7 +113,6 @@ def describe(schedule: Schedule, config: RunConfig) -> RunInfo:
         steps=config.steps,
         options={
             **config.options(),
-            "wait": "prefetch",
             "device": config.device,
             "backend": "none" if config.one_process else "nccl" if config.device == "cuda" else "gloo",
             "threads_per_rank": 1,

@@ -11,7 +11,9 @@ import torch
 
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.stages.autograd_stage import AutogradStage
+from pipetrace.execute.stages.moe_stage import MoeStage
 from pipetrace.execute.workloads.base import Host
+from pipetrace.execute.workloads.moe import MoeWorkload
 from pipetrace.execute.workloads.sleep import SleepStage, SleepWorkload
 from pipetrace.execute.workloads.transformer import TransformerWorkload
 from pipetrace.schedule import Schedule
@@ -120,3 +122,29 @@ class _ForgetfulWorkload(TransformerWorkload):
 
 def forgetful(schedule: Schedule, config: RunConfig, host: Host) -> TransformerWorkload:
     return _ForgetfulWorkload(schedule, config)
+
+
+class _BreakingMoe(MoeWorkload):
+    steps = 0
+
+    def stage(self, pipe: int, stage: int) -> MoeStage:
+        made = super().stage(pipe, stage)
+        if stage == WHERE[0] and self._exchange.replica == 1:
+            begin, forward, workload = made.begin_step, made.forward, self
+
+            def counting() -> None:
+                workload.steps += 1
+                begin()
+
+            def killing(microbatch: int, value: torch.Tensor | None) -> torch.Tensor | None:
+                if workload.steps == 2 and microbatch == WHERE[1]:
+                    time.sleep(0.3)  # for the other replica to wait for this one
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return forward(microbatch, value)
+
+            made.begin_step, made.forward = counting, killing  # type: ignore[method-assign]
+        return made
+
+
+def killed_in_a_replica(schedule: Schedule, config: RunConfig, host: Host) -> MoeWorkload:
+    return _BreakingMoe(schedule, config, host.exchange)

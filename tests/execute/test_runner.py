@@ -16,6 +16,7 @@ import pytest
 import pipetrace
 from pipetrace.action import Action, Kind, parse, parse_action
 from pipetrace.costs import Costs, PairCost, StageCosts
+from pipetrace.diff_run import diff_traces
 from pipetrace.errors import OutputError, RunError
 from pipetrace.execute import RunConfig, RunResult, run
 from pipetrace.execute.inject import parse_injections
@@ -25,6 +26,8 @@ from pipetrace.placement import Placement
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import RUN_FILE, SCHEDULE_FILE, read_run_info, trace_name
 from pipetrace.trace.torch_csv import read_csv
+from pipetrace.trace.torch_profiler import read_recording
+from pipetrace.waiting import Wait
 from tests.execute.processes import own_descendants
 
 MS = 1_000_000
@@ -168,6 +171,38 @@ def test_the_pipes_replicas_add_their_gradients_up(tmp_path: Path) -> None:
     ]
 
 
+MOE = RunConfig(
+    "moe", hidden=8, heads=2, sequence=4, batch=2, experts=4, expert_hidden=6, ep=2, steps=1, warmup=0, check=True
+)
+
+
+def test_replicas_share_out_the_experts(tmp_path: Path) -> None:
+    result = run(pipetrace.build("dualpipev", 2, 4), MOE, tmp_path)
+    assert result.check is not None
+    assert result.check.bit_equal, result.check.text
+    assert [rank.rank for rank in result.check.ranks] == [0, 1, 2, 3]
+    assert result.info.replicas == 2
+    own = trace_of(tmp_path, 3)["pipetrace"]
+    assert (own["rank"], own["replica"], own["pipeline_rank"]) == (3, 1, 1)
+    recording = read_recording([tmp_path])
+    assert (recording.ranks, recording.replicas, recording.missing) == (2, 2, ())
+    (step,) = recording.steps
+    for replica in range(2):
+        assert step.of_replica(replica).is_compute.sum() == len(pipetrace.build("dualpipev", 2, 4))
+    run_diff = diff_traces([tmp_path])
+    assert (run_diff.diff.missing, run_diff.diff.extra, run_diff.diff.reordered) == ((), (), ())
+    assert ("Replica", "0 of 2; ranks are its pipeline ranks") in run_diff.facts
+
+
+def test_pipes_and_replicas_add_their_gradients_up(tmp_path: Path) -> None:
+    # Four addends: within rounding, in whatever order they came.
+    result = run(pipetrace.build("dualpipe", 2, 4), replace(MOE, capacity=1.0), tmp_path)
+    assert result.check is not None
+    assert result.check.passed, result.check.text
+    texts = [[name for _, _, name in labels_of(trace_of(tmp_path, rank))][-2:] for rank in (0, 2)]
+    assert texts == [["PP:0REDUCE_GRAD", "PP:d1:1REDUCE_GRAD"]] * 2
+
+
 def test_listed_transfers_are_left_out_and_an_earlier_run_leaves_nothing_behind(tmp_path: Path) -> None:
     config = RunConfig(costs=Costs(StageCosts(0, 0, 0)), steps=1, warmup=0, check=True)
     schedule = pipetrace.build("gpipe", 2, 2)
@@ -203,6 +238,8 @@ def test_a_run_is_described_with_what_changes_figures(monkeypatch: pytest.Monkey
     info = describe(pipetrace.build("gpipe", 2, 3), RunConfig("transformer", layers=2))
     assert (info.ranks, info.microbatches, info.costs_are_exact) == (2, 3, False)
     assert info.options["wait"] == "prefetch"
+    dataflow = describe(pipetrace.build("gpipe", 2, 3), RunConfig(wait=Wait.DATAFLOW, reorder=False))
+    assert (dataflow.options["wait"], dataflow.options["reorder"]) == ("dataflow", False)
     assert info.options["layers"] == 2
     assert info.options["cpus"] >= 1
     assert info.versions["torch"] == version("torch")

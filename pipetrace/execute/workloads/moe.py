@@ -14,7 +14,7 @@ from torch.nn import functional
 from pipetrace.action import Action
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.expert_parallel import Exchange
-from pipetrace.execute.program import Program
+from pipetrace.execute.program import Program, compile_rank
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.stages.moe_stage import MoeStage
 from pipetrace.execute.workloads.base import Host, Stages
@@ -109,8 +109,11 @@ class MoeWorkload:
             if not isinstance(stage, MoeStage):
                 raise TypeError(f"{type(stage).__name__} is no stage of this workload")
             mine[held] = stage
-        rank = self._exchange.replica * self._schedule.ranks + program.rank
-        return compare_with_reference(rank, self._exchange, self._schedule, mine, self, tick)
+        schedule = self._schedule
+        rank = self._exchange.replica * schedule.ranks + program.rank
+        programs = [program if one == program.rank else compile_rank(schedule, one) for one in range(schedule.ranks)]
+        actions = (half.action for of in programs for op in of.ops for half in op.halves)
+        return compare_with_reference(rank, self._exchange, actions, schedule.stages - 1, mine, self, tick)
 
 
 def build(schedule: Schedule, config: RunConfig, host: Host) -> MoeWorkload:

@@ -7,22 +7,20 @@ own beside the experts, so that gradients are added up as they are in a run: ove
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import nn
 
-from pipetrace.action import NO_ACTION, Action, Kind, Part
+from pipetrace.action import Action, Kind, Part
 from pipetrace.execute.check import Tally, added
 from pipetrace.execute.expert_parallel import Exchange
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.stages.moe_stage import MoeStage
 from pipetrace.execute.workloads.moe_layers import MoeLayer, combined
-from pipetrace.schedule import Schedule
 
 if TYPE_CHECKING:
     from pipetrace.execute.workloads.moe import MoeWorkload
@@ -46,18 +44,15 @@ class ReferenceStage:
     head: nn.Module | None
 
 
-def orders_of(schedule: Schedule, layers: int) -> dict[int, dict[WeightsOf, tuple[int, ...]]]:
+def orders_of(actions: Iterable[Action], layers: int) -> dict[int, dict[WeightsOf, tuple[int, ...]]]:
     """For each pipe and the weights it holds, the order in which microbatches' gradients are added up.
 
     Args:
-        schedule: Of whole stages or of parts.
+        actions: Of all ranks, each in the order in which it ran; of whole stages or of parts.
         layers: In a stage.
     """
     found: dict[int, dict[WeightsOf, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for code in chain.from_iterable(zip(schedule.code.tolist(), schedule.partner.tolist(), strict=True)):
-        if code == NO_ACTION:
-            continue
-        action = Action.from_code(code)
+    for action in actions:
         if action.kind not in (Kind.B, Kind.W) or action.microbatch is None:
             continue
         which = [(action.layer, action.part)]
@@ -97,13 +92,14 @@ class Reference:
                 ]
             for layers in zip(*(of.layers for of in stages), strict=True):
                 values = _layer(layers, values)
+        made = []
         for replica, (stages_of, value) in enumerate(zip(self.copies, values, strict=True)):
             head = stages_of[-1].head
             if head is None:
                 raise ValueError("the last stage has no head")
-            loss = self._workload.loss(head(value), self._workload.targets(replica, microbatch))
-            self.losses[replica][microbatch] = loss
-        torch.stack([losses[microbatch] for losses in self.losses]).sum().backward()  # type: ignore[no-untyped-call]
+            made.append(self._workload.loss(head(value), self._workload.targets(replica, microbatch)))
+            self.losses[replica][microbatch] = made[-1].detach()
+        torch.autograd.backward(made)
 
     def weights(self, of: WeightsOf, stages: int) -> list[list[tuple[str, nn.Parameter]]]:
         """The weights that every replica has alike, with names, a list for each replica."""
@@ -149,7 +145,8 @@ def _shared_weights(stage: ReferenceStage, of: WeightsOf, *, first: bool, last: 
 def compare_with_reference(
     rank: int,
     exchange: Exchange,
-    schedule: Schedule,
+    actions: Iterable[Action],
+    last: int,
     mine: Mapping[tuple[int, int], MoeStage],
     workload: MoeWorkload,
     tick: Callable[[], None],
@@ -159,7 +156,8 @@ def compare_with_reference(
     Args:
         rank: Global rank.
         exchange: Says which replica this is.
-        schedule: That was run.
+        actions: See `orders_of`.
+        last: The model's last stage.
         mine: The rank's stages by (pipe, stage).
         workload: That made them.
         tick: Called after each microbatch of the reference.
@@ -168,7 +166,7 @@ def compare_with_reference(
     held = {stage for _, stage in mine}
     wanted = {
         (pipe, of): order
-        for pipe, orders in orders_of(schedule, layers).items()
+        for pipe, orders in orders_of(actions, layers).items()
         for of, order in orders.items()
         if of[0] in held
     }
@@ -176,14 +174,14 @@ def compare_with_reference(
     experts: dict[tuple[int, WeightsOf], list[torch.Tensor | None]] = {}
     losses: dict[int, dict[int, torch.Tensor]] = {}
     for order in dict.fromkeys(wanted.values()):
-        reference = Reference(workload, schedule.stages, exchange.replicas)
+        reference = Reference(workload, last + 1, exchange.replicas)
         for microbatch in order:
             reference.run(microbatch)
             tick()
         for (pipe, of), its in wanted.items():
             if its != order:
                 continue
-            shared[pipe, of] = [[w.grad for _, w in copy] for copy in reference.weights(of, schedule.stages)]
+            shared[pipe, of] = [[w.grad for _, w in copy] for copy in reference.weights(of, last + 1)]
             if of[2] is Part.MLP:
                 experts[pipe, of] = [w.grad for _, w in _expert_weights(reference.copies[0][of[0]], of, exchange)]
             losses[pipe] = reference.losses[exchange.replica]
@@ -193,7 +191,7 @@ def compare_with_reference(
         ours = ReferenceStage(stage.layers, stage.inlet, stage.head)
         for of in [of for its_pipe, of in wanted if its_pipe == pipe and of[0] == number]:
             pipes = sorted(other for other, its in wanted if its == of)
-            here = _shared_weights(ours, of, first=number == 0, last=number == schedule.stages - 1)
+            here = _shared_weights(ours, of, first=number == 0, last=number == last)
             for index, (name, weight) in enumerate(here):
                 copies = [copy[index] for one in pipes for copy in shared[one, of]]
                 tally.gradient(name, weight.grad, added(copies))
