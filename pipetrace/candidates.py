@@ -7,20 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pipetrace.compare import Candidate, Setting
-from pipetrace.costs import Costs
+from pipetrace.costs import Costs, Link
 from pipetrace.costs_io import parse_time
-from pipetrace.errors import ScheduleError
+from pipetrace.errors import CostError, ScheduleError
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import ScheduleSpec, build_spec, check_options, get, listed
 from pipetrace.shown import shown
 from pipetrace.toml_file import parse_toml
+from pipetrace.waiting import Wait
 
 OPTIONS: Mapping[str, str] = {"v": "chunks"}
 """Short names of builders' options, as they are written in text."""
 
 _COUNT = re.compile(r"[0-9]{1,9}")
 
-VARIABLES = ("m", "p", "v", "group", "pipes", "p2p")
+VARIABLES = ("m", "p", "v", "group", "pipes", "p2p", "p2p-across", "ranks-per-node", "wait")
 
 
 def candidate_of(text: str) -> Candidate:
@@ -94,11 +95,11 @@ def swept(text: str, base: Setting, unit: str) -> tuple[str, list[Setting]]:
     Args:
         text: A variable of `VARIABLES` and its values.
         base: What holds for all else.
-        unit: Of the values of p2p.
+        unit: Of the values that are times.
 
     Raises:
         ScheduleError: It cannot be read.
-        CostError: A value of p2p is no time.
+        CostError: A value of p2p or p2p-across is no time, or what is swept needs another option.
     """
     variable, equals, listed = text.partition("=")
     variable, values = variable.strip(), [value.strip() for value in listed.split(",") if value.strip()]
@@ -106,27 +107,46 @@ def swept(text: str, base: Setting, unit: str) -> tuple[str, list[Setting]]:
         raise ScheduleError(
             f"cannot sweep {shown(text)}", f"write m=8,16,32; what can be swept is {', '.join(VARIABLES)}"
         )
-    settings = []
-    for value in values:
-        if variable == "p2p":
-            ns = parse_time(value, unit)
-            setting = replace(base, costs=replace(base.costs, p2p=ns), value=float(value), label=f"{value} {unit}")
-        else:
-            if not _COUNT.fullmatch(value):
-                raise ScheduleError(
-                    f"cannot sweep {shown(text)}: {shown(value)} is no whole number up to 999999999", "write m=8,16,32"
-                )
-            number = int(value)
-            options = dict(base.options)
-            if variable not in ("m", "p"):
-                options[OPTIONS.get(variable, variable)] = number
-            setting = replace(
-                base,
-                ranks=number if variable == "p" else base.ranks,
-                microbatches=number if variable == "m" else base.microbatches,
-                options=options,
-                value=float(number),
-                label=value,
-            )
-        settings.append(setting)
-    return variable, settings
+    if variable == "wait":
+        return variable, [_waiting(base, place, value) for place, value in enumerate(values)]
+    if variable in ("p2p", "p2p-across"):
+        return variable, [_transfers(base, variable, value, unit) for value in values]
+    return variable, [_count(base, variable, value, text) for value in values]
+
+
+def _waiting(base: Setting, place: int, value: str) -> Setting:
+    if value not in list(Wait):
+        raise ScheduleError(f"cannot sweep wait: {shown(value)} is none", f"write wait={','.join(Wait)}")
+    return replace(base, waiting=replace(base.waiting, policy=Wait(value)), value=float(place), label=value)
+
+
+def _transfers(base: Setting, variable: str, value: str, unit: str) -> Setting:
+    ns, network = parse_time(value, unit), base.costs.network
+    if variable == "p2p":
+        costs = replace(base.costs, p2p=ns)
+    elif network.ranks_per_node is None:
+        raise CostError("p2p-across is between nodes, and there is one", "say how many ranks with --ranks-per-node")
+    else:
+        bandwidth = None if network.across is None else network.across.bandwidth
+        costs = replace(base.costs, network=replace(network, across=Link(ns, bandwidth)))
+    return replace(base, costs=costs, value=float(value), label=f"{value} {unit}")
+
+
+def _count(base: Setting, variable: str, value: str, text: str) -> Setting:
+    if not _COUNT.fullmatch(value):
+        raise ScheduleError(
+            f"cannot sweep {shown(text)}: {shown(value)} is no whole number up to 999999999", "write m=8,16,32"
+        )
+    number = int(value)
+    at = replace(base, value=float(number), label=value)
+    match variable:
+        case "p":
+            return replace(at, ranks=number)
+        case "m":
+            return replace(at, microbatches=number)
+        case "ranks-per-node":
+            if base.costs.network.across is None:
+                raise CostError("ranks-per-node changes nothing", "say what lies between nodes with --p2p-across")
+            return replace(at, costs=replace(base.costs, network=replace(base.costs.network, ranks_per_node=number)))
+        case _:
+            return replace(at, options=dict(base.options) | {OPTIONS.get(variable, variable): number})

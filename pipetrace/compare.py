@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from pipetrace.costs import Costs
@@ -13,6 +13,7 @@ from pipetrace.same_model import cut
 from pipetrace.schedule import Schedule
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
+from pipetrace.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +24,8 @@ class Setting:
         ranks, microbatches: p and m.
         costs: Of a rank of the plain pipeline, or of a stage-chunk; see `compare`.
         options: Options of builders; each goes to those that take it.
-        value: Of the swept variable, for a chart's axis; None without a sweep.
+        waiting: How ranks wait.
+        value: Of the swept variable, for a chart's axis, or its place among words; None without a sweep.
         label: The same as it is printed.
     """
 
@@ -31,6 +33,7 @@ class Setting:
     microbatches: int
     costs: Costs
     options: Mapping[str, object]
+    waiting: Waiting = field(default_factory=Waiting)
     value: float | None = None
     label: str = ""
 
@@ -163,7 +166,6 @@ def compare(
     *,
     variable: str = "",
     per_chunk: bool = False,
-    timeline: Callable[[Schedule, Costs], Timeline] = simulate,
     each: Callable[[Iterable[tuple[Setting, Candidate]]], Iterable[tuple[Setting, Candidate]]] = iter,
 ) -> Comparison:
     """Builds and simulates every candidate at every setting.
@@ -173,7 +175,6 @@ def compare(
         variable: What differs between the settings.
         per_chunk: Take the costs as those of a stage-chunk. By default they are of a rank of the plain pipeline, so
             that all schedules run the same model: a chunk costs p / n_stages of them.
-        timeline: How the ideal is made.
         each: Passes on what is to be done, and may show how far it is.
 
     Raises:
@@ -186,16 +187,14 @@ def compare(
                 f"none of {', '.join(candidate.label for candidate in candidates)} takes the option {option!r}"
             )
     work = [(setting, candidate) for setting in settings for candidate in candidates]
-    rows = [_row(setting, candidate, per_chunk, timeline) for setting, candidate in each(work)]
+    rows = [_row(setting, candidate, per_chunk) for setting, candidate in each(work)]
     faults = [row.error for row in rows if row.error is not None]
     if len(faults) == len(rows):
         raise type(faults[0])(f"none can be built: {faults[0].message}", faults[0].hint)
     return Comparison(rows, variable, per_chunk)
 
 
-def _row(
-    setting: Setting, candidate: Candidate, per_chunk: bool, timeline: Callable[[Schedule, Costs], Timeline]
-) -> Row:
+def _row(setting: Setting, candidate: Candidate, per_chunk: bool) -> Row:
     p, m, costs = setting.ranks, setting.microbatches, setting.costs
     options = {name: value for name, value in setting.options.items() if name in candidate.takes}
     options |= candidate.options
@@ -207,7 +206,7 @@ def _row(
             if "costs" in candidate.takes:
                 # How many stages it has was not known before.
                 schedule = candidate.build(p, m, options, costs)
-        of = timeline(schedule, costs)
+        of = simulate(schedule, costs, setting.waiting)
     except (ScheduleError, CostError) as error:
         # CostError: costs of stages that this one does not have.
         return Row(candidate, setting, None, error)

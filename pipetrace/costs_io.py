@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from pipetrace.costs import MAX_COST, UNITS, Costs, Link, Network, PairCost, StageCosts
+from pipetrace.costs import Costs, Link, Network, PairCost, StageCosts
 from pipetrace.errors import CostError
 from pipetrace.shown import shown
+from pipetrace.times import MAX_COST, UNITS
 
 _FILE_HINT = 'give a number, e.g. 1 or 2.5; it is in the file\'s unit, ms unless the file says unit = "us"'
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from pipetrace.costs import Costs
 from pipetrace.costs_io import costs_to_dict
 from pipetrace.diff import Diff, diff, median_step
-from pipetrace.errors import TraceError
+from pipetrace.errors import CostError, TraceError
 from pipetrace.fit import fit_costs
 from pipetrace.schedule import Schedule
 from pipetrace.shown import printable, shown
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
+from pipetrace.waiting import Waiting, waiting_from_dict
 
 if TYPE_CHECKING:
     from pipetrace.trace.torch_profiler import Recording
@@ -143,10 +144,20 @@ def diff_traces(
         costs_from = f"{costs_from.removesuffix('; transfers free')}; transfers as given"
     chosen = measured[median_step(measured)]
     step = next(i for i, candidate in enumerate(recording.steps) if candidate is chosen)
-    of = diff(simulate(schedule, costs), chosen)
+    of = diff(simulate(schedule, costs, _waiting(recording)), chosen)
     if of_folder is not None:
         check_order(of_folder, of, recording)
     return RunDiff(of, schedule, costs, costs_from, recording, step)
+
+
+def _waiting(recording: Recording) -> Waiting:
+    """How the ranks waited; as ever where the run does not say."""
+    if recording.run is None:
+        return Waiting()
+    try:
+        return waiting_from_dict(recording.run.options)
+    except CostError as error:
+        raise TraceError(f"the run's record: {error.message}", error.hint) from None
 
 
 def _plain(value: object) -> str:

@@ -6,12 +6,13 @@ import pytest
 
 from pipetrace.candidates import candidate_of, candidates_of, literal, of_schedule, of_spec, swept
 from pipetrace.compare import Candidate, Comparison, Figures, Setting, compare
-from pipetrace.costs import Costs, StageCosts
+from pipetrace.costs import Costs, Link, Network, StageCosts
 from pipetrace.costs_io import parse_costs
 from pipetrace.errors import CostError, ScheduleError
 from pipetrace.placement import Placement
 from pipetrace.schedule import RankOrder, Schedule
 from pipetrace.schedules import ScheduleSpec, build, names
+from pipetrace.waiting import Wait
 
 MS = 1_000_000
 
@@ -135,6 +136,39 @@ def test_a_sweep_of_transfers() -> None:
     assert first is not None
     assert last is not None
     assert first.makespan < last.makespan
+
+
+def test_a_sweep_of_nodes() -> None:
+    """With all ranks on one node nothing crosses; with one a node everything does."""
+    base = setting(8, 16, Costs(network=Network(across=Link(MS // 2))))
+    _, settings = swept("ranks-per-node=1,4,8", base, "ms")
+    comparison = compare([candidate_of("1f1b")], settings, variable="ranks-per-node")
+    one, four, eight = (comparison.at(at)[0].figures for at in settings)
+    assert one is not None
+    assert four is not None
+    assert eight is not None
+    assert one.makespan > four.makespan > eight.makespan
+    free = compare([candidate_of("1f1b")], [setting(8, 16)]).rows[0].figures
+    assert free is not None
+    assert eight.makespan == free.makespan
+    _, times = swept("p2p-across=0,0.5", settings[1], "ms")
+    none, half = (compare([candidate_of("1f1b")], [at]).rows[0].figures for at in times)
+    assert none is not None
+    assert half is not None
+    assert (none.makespan, half.makespan) == (eight.makespan, four.makespan)
+    for text in ("ranks-per-node=2", "p2p-across=1"):
+        with pytest.raises(CostError, match="node"):
+            swept(text, setting(), "ms")
+
+
+def test_a_sweep_of_waits() -> None:
+    variable, settings = swept("wait=inline,prefetch,dataflow", setting(4, 8, Costs(p2p=MS // 5)), "ms")
+    comparison = compare([candidate_of("1f1b")], settings, variable=variable)
+    makespans = {at.label: comparison.at(at)[0].figures.makespan for at in settings}  # type: ignore[union-attr]
+    assert makespans["inline"] > makespans["prefetch"]
+    assert [at.waiting.policy for at in settings] == list(Wait)
+    with pytest.raises(ScheduleError, match="cannot sweep wait"):
+        swept("wait=blocking", setting(), "ms")
 
 
 @pytest.mark.parametrize("text", ["m", "m=", "m=x", "m=1.5", "k=1,2", "=3", "m=-1"])

@@ -56,17 +56,22 @@ LAYERS = {
     "version": set(),
     "action": {"errors"},
     "placement": {"errors"},
-    "links": {"action", "errors"},
-    "validation": {"action", "errors", "placement"},
+    "chain": {"action"},
+    "links": {"action", "chain", "errors"},
+    "validation": {"action", "chain", "errors", "placement"},
     "transfers": {"action", "errors", "links"},
-    "schedule": {"action", "errors", "links", "placement", "transfers", "validation"},
+    "schedule": {"action", "chain", "errors", "links", "placement", "transfers", "validation"},
     "channels": {"action", "errors", "schedule", "transfers"},
-    "costs": {"action", "errors", "schedule"},
-    "costs_io": {"costs", "errors"},
-    "waiting": {"costs", "errors"},
+    "times": set(),
+    "part_costs": {"action", "errors", "times"},
+    "costs": {"action", "errors", "part_costs", "schedule", "times"},
+    "costs_io": {"costs", "errors", "times"},
+    "waiting": {"errors", "times"},
     "timeline": {"action", "errors"},
     "schedules": {"action", "costs", "errors", "placement", "schedule"},
-    "events": {"action", "errors", "links", "transfers", "waiting"},
+    "ready": {"action", "links", "schedule", "transfers", "waiting"},
+    "events": {"action", "errors", "links", "ready", "transfers", "waiting"},
+    "lanes": {"action", "costs", "links", "schedule"},
     "after_step": {"action", "costs", "schedule"},
     "simulate": {
         "action",
@@ -74,7 +79,9 @@ LAYERS = {
         "costs",
         "errors",
         "events",
+        "lanes",
         "links",
+        "ready",
         "schedule",
         "timeline",
         "transfers",
@@ -84,16 +91,18 @@ LAYERS = {
     "fit": {"action", "costs", "errors", "timeline"},
 }
 LAYERS["same_model"] = {"costs"}
-LAYERS["compare"] = {"costs", "errors", "metrics", "same_model", "schedule", "simulate", "timeline"}
-LAYERS["candidates"] = {"compare", "costs", "costs_io", "errors", "schedule", "schedules", "toml_file"}
+LAYERS["compare"] = {"costs", "errors", "metrics", "same_model", "schedule", "simulate", "timeline", "waiting"}
+LAYERS["candidates"] = {"compare", "costs", "costs_io", "errors", "schedule", "schedules", "toml_file", "waiting"}
 LAYERS["advice"] = {"compare", "metrics"}
 CORE = set(LAYERS)
 LAYERS["passes"] = {
     "action",
     "costs",
     "errors",
+    "lanes",
     "links",
     "metrics",
+    "part_costs",
     "placement",
     "schedule",
     "simulate",

@@ -46,7 +46,10 @@ def command(
     ] = None,
     sweep: Annotated[
         str | None,
-        typer.Option(metavar="VAR=A,B,…", help="One of m, p, v, group, pipes, p2p, and its values: m=8,16,32."),
+        typer.Option(
+            metavar="VAR=A,B,…",
+            help="m, p, v, group, pipes, p2p, p2p-across, ranks-per-node or wait, and its values.",
+        ),
     ] = None,
     costs_per: Annotated[
         Per,
@@ -70,8 +73,8 @@ def command(
 
     for file in out or []:
         suffix_of(file, (".html",))
-    waiting = wait.waiting(costs.unit)
-    settings = [Setting(*sizes.size, costs.all(), sizes.options)]
+    swept_option = (sweep or "").partition("=")[0].strip()
+    settings = [Setting(*sizes.size, costs.all(swept_option), sizes.options, wait.waiting(costs.unit))]
     variable = ""
     if sweep is not None:
         variable, settings = swept(sweep, settings[0], costs.unit)
@@ -86,7 +89,6 @@ def command(
         settings,
         variable=variable,
         per_chunk=costs_per is Per.CHUNK,
-        timeline=lambda schedule, of: options.timeline_of(schedule, of, waiting),
         each=_shown,
     )
     advice = advise(comparison, bytes_of, limit) if bytes_of is not None and limit is not None else []

@@ -283,8 +283,11 @@ class AllCosts(ActionCosts):
         """Whether the command line says something of transfers."""
         return (self.p2p, self.p2p_across, self.ranks_per_node) != (None, None, None)
 
-    def all(self) -> Costs:
+    def all(self, swept: str = "") -> Costs:
         """The costs; what the command line says of transfers replaces what the file says.
+
+        Args:
+            swept: Name of the option whose value is still to come.
 
         Raises:
             typer.BadParameter: Options do not go together.
@@ -298,7 +301,8 @@ class AllCosts(ActionCosts):
             if self.ranks_per_node < 1:
                 raise CostError(f"{self.ranks_per_node} ranks a node", "give 1 or more")
             network = replace(network, ranks_per_node=self.ranks_per_node)
-        if (network.across is None) != (network.ranks_per_node is None) and network != costs.network:
+        halved = (network.across is None) != (network.ranks_per_node is None)
+        if halved and network != costs.network and swept not in ("p2p-across", "ranks-per-node"):
             raise typer.BadParameter(
                 "--ranks-per-node and --p2p-across go together: how many ranks, and the time from node to node"
             )

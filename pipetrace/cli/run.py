@@ -13,6 +13,7 @@ from pipetrace.cli.console import say, tell
 from pipetrace.cli.ending import Interrupted
 from pipetrace.errors import RunError
 from pipetrace.schedules import get
+from pipetrace.waiting import Wait
 
 HELP = "Run a schedule for real with torch under torch.profiler, one process a rank (CPU, gloo)."
 EXAMPLE = "pipetrace run zb-h1 -p 4 -m 8 --costs F=20,I=20,W=20 -o RUN/"
@@ -46,11 +47,26 @@ def command(
     dtype: Annotated[str, typer.Option(help="transformer: float32 or float64.")] = "float32",
     seed: Annotated[int, typer.Option(help="Of weights and data.")] = 0,
     timeout: Annotated[float, typer.Option(help="Seconds without progress before the run is given up.")] = 60.0,
+    inject: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FAULT",
+            help="A fault on purpose: rank2:compute*1.5, rank0:gap+2ms, link1-2:+5ms or no-tags; repeatable.",
+        ),
+    ] = None,
+    wait: Annotated[Wait, typer.Option(help="When receives are posted, and what waits for them.")] = Wait.PREFETCH,
+    no_reorder: Annotated[bool, typer.Option("--no-reorder", help="--wait dataflow: keep the list order.")] = False,
+    no_preflight: Annotated[
+        bool, typer.Option("--no-preflight", help="Start without looking for deadlocks and swapped transfers first.")
+    ] = False,
     typed: options.Typed = frozenset(),
 ) -> None:
     from pipetrace.execute import RunConfig
     from pipetrace.execute import run as execute
+    from pipetrace.execute.inject import parse_injections
 
+    if no_reorder and wait is not Wait.DATAFLOW:
+        raise typer.BadParameter("--no-reorder goes with --wait dataflow; the others never leave the list order")
     if source is not None or (name is not None and "costs" in get(name).options):
         typed -= set(_COSTS)  # the order itself depends on them
     _refuse_what_has_no_effect(workload, typed)
@@ -77,6 +93,10 @@ def command(
         dtype=dtype,
         seed=seed,
         timeout=timeout,
+        inject=parse_injections(inject or []),
+        preflight=not no_preflight,
+        wait=wait,
+        reorder=not no_reorder,
     )
     before = _traces(out)
     try:

@@ -29,6 +29,7 @@ class Phase(IntEnum):
     CHECKING = 8
     WRITING = 9
     DONE = 10
+    DEVICE = 11
 
 
 NEEDS_OTHERS = frozenset(
@@ -48,6 +49,7 @@ _PHRASES = {
     Phase.CHECKING: "compared with the reference",
     Phase.WRITING: "wrote its trace",
     Phase.DONE: "had ended",
+    Phase.DEVICE: "waited for its device to finish step {step}",
 }
 
 _PHASE, _CODE, _PARTNER, _STEP, _TICKS, _FIELDS = range(6)

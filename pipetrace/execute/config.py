@@ -7,6 +7,8 @@ from typing import Any
 
 from pipetrace.costs import Costs
 from pipetrace.errors import RunError
+from pipetrace.execute.inject import Injections
+from pipetrace.waiting import Wait, Waiting, waiting_to_dict
 
 WORKLOADS = ("sleep", "transformer")
 DTYPES = ("float32", "float64")
@@ -47,6 +49,12 @@ class RunConfig:
         dtype: "float32" or "float64".
         seed: Of weights and tokens.
         timeout: Seconds without progress of any rank before a run is given up.
+        inject: Faults that the run is given on purpose.
+        preflight: Look for deadlocks, and for transfers that would not meet, before anything starts.
+        wait: When receives are posted, and what waits for them.
+        reorder: Whether `dataflow` may leave the list order.
+        caps: Most activations in flight on each rank that `dataflow` may reach, freed at W, in chunks; None for the
+            peak of the list order.
 
     Raises:
         RunError: A value is out of range or of the wrong type.
@@ -66,6 +74,11 @@ class RunConfig:
     dtype: str = "float32"
     seed: int = 0
     timeout: float = 60.0
+    inject: Injections = field(default_factory=Injections)
+    preflight: bool = True
+    wait: Wait = Wait.PREFETCH
+    reorder: bool = True
+    caps: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (("workload", self.workload, WORKLOADS), ("dtype", self.dtype, DTYPES)):
@@ -88,6 +101,11 @@ class RunConfig:
         if not 0 < self.timeout <= 1e9:
             raise RunError(f"the timeout is {self.timeout} s", "give seconds, above 0")
 
+    @property
+    def waiting(self) -> Waiting:
+        """How ranks wait, as the simulator takes it."""
+        return Waiting(self.wait, reorder=self.reorder, caps=self.caps)
+
     def options(self) -> dict[str, Any]:
         """What the workload was given beside schedule and costs, as plain values for the run's record."""
         common = ("warmup", "check", "timeout")
@@ -96,4 +114,10 @@ class RunConfig:
             if self.workload == "sleep"
             else ("hidden", "heads", "layers", "sequence", "batch", "dtype", "seed")
         )
-        return {name: getattr(self, name) for name in common + of_workload}
+        options = {name: getattr(self, name) for name in common + of_workload}
+        options |= waiting_to_dict(self.waiting)
+        if self.inject.texts:
+            options["inject"] = list(self.inject.texts)
+        if not self.preflight:
+            options["preflight"] = False
+        return options

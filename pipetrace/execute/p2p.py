@@ -51,9 +51,19 @@ class GlooTransport:
         rank, ranks: Which of how many.
         rendezvous: A file that all ranks see, not there yet.
         groups: Sets of ranks that add values up, in the same order on every rank.
+        tags: Whether transfers carry tags; without, gloo matches those of a pair in the order of posting.
     """
 
-    def __init__(self, rank: int, ranks: int, rendezvous: Path, groups: Sequence[tuple[int, ...]] = ()) -> None:
+    def __init__(
+        self,
+        rank: int,
+        ranks: int,
+        rendezvous: Path,
+        groups: Sequence[tuple[int, ...]] = (),
+        *,
+        tags: bool = True,
+    ) -> None:
+        self._tags = tags
         # A set name is the user's choice; otherwise the loopback, as a host name may resolve to a dead interface.
         loopback: Sequence[str] = [name for _, name in socket.if_nameindex() if name.startswith("lo")]
         if loopback:
@@ -70,14 +80,14 @@ class GlooTransport:
 
     def post_send(self, value: torch.Tensor, transfer: Transfer) -> Pending:
         """See `Transport`."""
-        work = dist.isend(value, transfer.receiver, tag=transfer.tag)
+        work = dist.isend(value, transfer.receiver, tag=transfer.tag if self._tags else 0)
         if work is None:
             raise RuntimeError(f"rank {transfer.sender} is not in the process group")
         return work
 
     def post_receive(self, buffer: torch.Tensor, transfer: Transfer) -> Pending:
         """See `Transport`."""
-        work = dist.irecv(buffer, transfer.sender, tag=transfer.tag)
+        work = dist.irecv(buffer, transfer.sender, tag=transfer.tag if self._tags else 0)
         if work is None:
             raise RuntimeError(f"rank {transfer.receiver} is not in the process group")
         return work

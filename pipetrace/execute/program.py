@@ -77,12 +77,14 @@ class Op:
         text: Of the action or the pair.
         halves: What is computed, in this order.
         receives: What must have arrived from other ranks before.
+        after: Rows of the same rank that must have run before.
     """
 
     row: int
     text: str
     halves: tuple[Half, ...]
     receives: tuple[Transfer, ...]
+    after: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,9 @@ def compile_rank(schedule: Schedule, rank: int) -> Program:
         if schedule.partner[row] != NO_ACTION:
             codes.append(int(schedule.partner[row]))
         halves, received = zip(*(half(row, code) for code in codes), strict=True)
-        ops.append(Op(row, links.text(row), halves, tuple(r for r in received if r is not None)))
+        needed = {int(column[row]) for column in (links.inputs, links.local, links.gradients)} - {NO_ROW}
+        after = tuple(sorted(producer for producer in needed if links.rank[producer] == rank))
+        ops.append(Op(row, links.text(row), halves, tuple(r for r in received if r is not None), after))
     return Program(rank, tuple(ops))
 
 
@@ -169,13 +173,19 @@ def tag_of(receive: int, stages: int, microbatches: int) -> int:
     return (direction * stages + code_stage(receive)) * microbatches + code_microbatch(receive)
 
 
-def preflight(schedule: Schedule) -> list[Program]:
+def preflight(schedule: Schedule, *, tags: bool = True, reorder: bool = False) -> list[Program]:
     """Everything that can be known before a process starts; the programs of all ranks.
+
+    Args:
+        schedule: What is to be run.
+        tags: Whether transfers carry tags.
+        reorder: Whether ranks may leave the list order.
 
     Raises:
         ScheduleError: The schedule is not valid.
         DeadlockError: The ranks' lists wait for each other.
-        RunError: A transfer has only one end, tags are not unique, or something cannot be run yet.
+        RunError: A transfer has only one end, tags are not unique, or there are none and a pair of ranks needs them,
+            or something cannot be run yet.
     """
     schedule.validate()
     if schedule.placement.pipes * 2 * schedule.stages * schedule.microbatches > MAX_TAG:
@@ -188,6 +198,13 @@ def preflight(schedule: Schedule) -> list[Program]:
         raise RunError(f"{Kind(min(unknown)).name} cannot be run from a list", "communication is derived, leave it out")
     programs = [compile_rank(schedule, rank) for rank in range(schedule.ranks)]
     check_transfers(programs)
+    if not tags:
+        if reorder:
+            raise RunError(
+                "without tags values are taken in the order of the list, which --wait dataflow may leave",
+                "keep the order with --no-reorder, or leave out no-tags",
+            )
+        check_untagged(programs)
     return programs
 
 
@@ -209,3 +226,24 @@ def check_transfers(programs: Sequence[Program]) -> None:
     for (sender, receiver, tag), times in tags.items():
         if times > 1:
             raise RunError(f"{times} transfers from rank {sender} to rank {receiver} share the tag {tag}")
+
+
+def check_untagged(programs: Sequence[Program]) -> None:
+    """Checks that between any two ranks values are sent in the order in which they are received.
+
+    Without tags the first that is sent meets the first receive that was posted, whatever either is for.
+
+    Raises:
+        RunError: Naming the ranks and what would be swapped.
+    """
+    for sender in programs:
+        for receiver in programs:
+            sent = [transfer for transfer in sender.sends if transfer.receiver == receiver.rank]
+            received = [transfer for transfer in receiver.receives if transfer.sender == sender.rank]
+            for one, other in zip(sent, received, strict=True):
+                if one != other:
+                    raise RunError(
+                        f"without tags rank {receiver.rank} would take {one.send} of rank {sender.rank} for "
+                        f"{other.receive}: they are not received in the order in which they are sent",
+                        "leave out no-tags, or give --no-preflight as well to see what comes of it",
+                    )

@@ -56,17 +56,21 @@ def run(
         KeyboardInterrupt: From the keyboard, likewise.
     """
     tell = progress or (lambda _text: None)
-    # As given: an order of sends and receives that cannot work is a fault even where it is not used.
-    schedule.validate()
+    if config.preflight:
+        # As given: an order of sends and receives that cannot work is a fault even where it is not used.
+        schedule.validate()
     if schedule.has_communication:
         tell("the list's sends and receives are left out: a run derives its own")
         schedule = schedule.compute_only()
-    preflight(schedule)
+    if config.preflight:
+        preflight(schedule, tags=config.inject.tags, reorder=config.waiting.reorders)
+    config.inject.check(schedule)
     check_workload(schedule, config)
     info = describe(schedule, config)
     folder = folder.absolute()
     with claim(folder, schedule, info) as claimed:
-        stall_s = config.timeout + longest_action(schedule, config)
+        inject = config.inject
+        stall_s = (config.timeout + longest_action(schedule, config)) * inject.most_stretch + 1e-9 * inject.longest
         checks = launch(Job(schedule, config, info, claimed, _FACTORIES[config.workload], stall_s), tell)
     return RunResult(folder, info, _report(config, checks) if config.check else None)
 
@@ -101,7 +105,6 @@ def describe(schedule: Schedule, config: RunConfig) -> RunInfo:
         steps=config.steps,
         options={
             **config.options(),
-            "wait": "prefetch",
             "device": "cpu",
             "backend": "gloo",
             "threads_per_rank": 1,

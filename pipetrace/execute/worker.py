@@ -20,11 +20,11 @@ from pipetrace.execute.board import NEEDS_OTHERS, Line, Phase
 from pipetrace.execute.job import Job, RankError, load_factory
 from pipetrace.execute.lifeline import end_with_parent
 from pipetrace.execute.p2p import GlooTransport
-from pipetrace.execute.prefetch import PrefetchStep
 from pipetrace.execute.program import compile_rank
 from pipetrace.execute.recorder import Recorder
 from pipetrace.execute.reduce import GradientReduction, groups, reductions
 from pipetrace.execute.result import RankCheck
+from pipetrace.execute.waits import step_of
 
 
 class StopRankError(Exception):
@@ -107,10 +107,12 @@ def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseE
     workload = load_factory(job.factory)(schedule, config)
     stages = {held: workload.stage(*held) for held in schedule.placement.held_by(rank)}
     line.at(Phase.CONNECTING)
-    transport = GlooTransport(rank, schedule.ranks, scratch / "rendezvous", groups(schedule.placement))
+    transport = GlooTransport(
+        rank, schedule.ranks, scratch / "rendezvous", groups(schedule.placement), tags=config.inject.tags
+    )
     recorder = Recorder(rank, job.info)
     reduction = GradientReduction(reductions(schedule.placement, rank), stages, transport, line, recorder.label)
-    step = PrefetchStep(program, stages, transport, workload.buffer, line, recorder.label, reduction.run)
+    step = step_of(schedule, config, program, stages, transport, workload.buffer, line, recorder.label, reduction.run)
 
     def meet() -> None:
         line.at(Phase.BARRIER)
@@ -136,7 +138,8 @@ def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseE
     if not config.check:
         return None
     line.at(Phase.CHECKING)
-    return workload.check(program, stages, line.tick)
+    # Gradients were added up in the order of the last step, which the list need not have.
+    return workload.check(step.ran, stages, line.tick)
 
 
 def _summary(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from pipetrace.action import COMPUTE_KINDS, NO_ACTION, BoolArray, IntArray, Kind
 from pipetrace.costs import Costs
 from pipetrace.links import NO_ROW
 from pipetrace.metrics.chunks import halves
-from pipetrace.metrics.tiles import backward_half, is_kind
+from pipetrace.metrics.tiles import Lookup, backward_half, is_kind
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import UNKNOWN, Lane, Timeline
 
@@ -164,7 +164,7 @@ class _Edges:
     ) -> None:
         self._schedule, self._tiles, self._exact = schedule, tiles, exact
         self.transfers = others
-        self._compute, self._moved = _Rows(*halves(tiles)), _Rows(others.code, np.arange(len(others), dtype=np.int64))
+        self._compute, self._moved = Lookup(*halves(tiles)), Lookup(others.code, np.arange(len(others), dtype=np.int64))
         self._released = costs.ready(schedule, costs.durations(schedule)) if costs is not None else None
 
     def of(self, need: Need) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray, BoolArray]:
@@ -219,18 +219,3 @@ class _Edges:
         surely = there.copy()
         surely[moved] = np.minimum(there[moved], np.maximum(ready[moved], begun) + fastest[index])
         return surely
-
-
-class _Rows:
-    """Codes and the rows in which they stand."""
-
-    def __init__(self, codes: IntArray, rows: IntArray) -> None:
-        order = np.argsort(codes, kind="stable")
-        self._codes, self._rows = codes[order], rows[order]
-
-    def find(self, codes: IntArray) -> IntArray:
-        """The row of each code; `NO_TILE` where it is nowhere."""
-        if not self._codes.size:
-            return np.full(codes.size, NO_TILE, dtype=np.int64)
-        at = np.minimum(np.searchsorted(self._codes, codes), self._codes.size - 1)
-        return np.where(self._codes[at] == codes, self._rows[at], NO_TILE)

@@ -136,7 +136,7 @@ def gaps(schedule: Schedule, timeline: Timeline, *, costs: Costs | None = None, 
 
 def gaps_of(of: Bindings) -> list[Gap]:
     """The gaps of a timeline whose bindings are known; see `gaps`."""
-    columns = [column.tolist() for column in _pieces(of)]
+    columns = [column.tolist() for column in pieces_of(of)]
     return [
         Gap(rank, start, end, _CAUSES[cause], row, of) for rank, start, end, cause, row in zip(*columns, strict=True)
     ]
@@ -154,14 +154,17 @@ def idle_by_cause(
 
 def sums_of(of: Bindings) -> Mapping[Cause, tuple[int, ...]]:
     """Idle time by cause of a timeline whose bindings are known; see `idle_by_cause`."""
-    rank, start, end, cause, _ = _pieces(of)
+    rank, start, end, cause, _ = pieces_of(of)
     table = np.zeros((len(_CAUSES), of.tiles.ranks), dtype=np.int64)
     np.add.at(table, (cause, rank), end - start)
     return {of_cause: tuple(table[i].tolist()) for i, of_cause in enumerate(_CAUSES)}
 
 
-def _pieces(of: Bindings) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Rank, start, end, number of the cause, and row of the action after, of every gap, by rank and time."""
+def pieces_of(of: Bindings) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
+    """Rank, start, end, place of the cause in `Cause`, and row of the action after, of every gap, by rank and time.
+
+    The last is `NO_TILE` where nothing comes.
+    """
     tiles = of.tiles
     begin, finish = tiles.span
     compute = tiles.lane == Lane.COMPUTE

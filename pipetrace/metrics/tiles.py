@@ -40,3 +40,23 @@ def covered(start: IntArray, end: IntArray, until: int) -> int:
     reached = np.maximum.accumulate(end)
     before = np.concatenate([start[:1], reached[:-1]])
     return int(np.maximum(np.minimum(end, until) - np.maximum(start, before), 0).sum())
+
+
+class Lookup:
+    """Codes and the rows in which they stand.
+
+    Args:
+        codes: Each once; shape (n,).
+        rows: Likewise.
+    """
+
+    def __init__(self, codes: IntArray, rows: IntArray) -> None:
+        order = np.argsort(codes, kind="stable")
+        self._codes, self._rows = codes[order], rows[order]
+
+    def find(self, codes: IntArray) -> IntArray:
+        """The row of each code; -1 where it is nowhere. Shape of `codes`."""
+        if not self._codes.size:
+            return np.full(codes.size, -1, dtype=np.int64)
+        at = np.minimum(np.searchsorted(self._codes, codes), self._codes.size - 1)
+        return np.where(self._codes[at] == codes, self._rows[at], -1)

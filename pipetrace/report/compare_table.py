@@ -14,6 +14,7 @@ from pipetrace.metrics import MemorySizes
 from pipetrace.report.console import stdout_console
 from pipetrace.report.summary import SCHEMA, schedule_summary
 from pipetrace.report.units import TimeUnit, unit_for
+from pipetrace.waiting import Wait, Waiting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -81,15 +82,38 @@ def heading(comparison: Comparison, setting: Setting) -> str:
         for name, number in (("p", setting.ranks), ("m", setting.microbatches))
         if name != comparison.variable
     ]
-    default = setting.costs.default
+    costs, waiting, swept = setting.costs, setting.waiting, comparison.variable
+    default, network = costs.default, costs.network
     unit = unit_for(max(default.F, default.I, default.W))
-    times = ", ".join(f"{name} = {unit.number(getattr(default, name))}" for name in "FIW")
+    beside = {"B": default.B, "FB": None if costs.pair is None else costs.pair.duration}
+    beside |= {"recompute": default.recompute or None}
+    times = {name: getattr(default, name) for name in "FIW"} | {n: ns for n, ns in beside.items() if ns is not None}
+    numbers = ", ".join(f"{name} = {unit.number(ns)}" for name, ns in times.items())
     where = "a stage-chunk" if comparison.per_chunk else "a rank of the plain pipeline"
-    differ = ", other stages differ" if setting.costs.stages else ""
-    parts = [", ".join(sizes), f"{times} {unit.name} on {where}{differ}"]
-    if setting.costs.p2p and comparison.variable != "p2p":
-        parts.append(f"transfers {unit.text(setting.costs.p2p)}")
+    differ = ", other stages differ" if costs.stages else ""
+    parts = [", ".join(sizes), f"{numbers} {unit.name} on {where}{differ}"]
+    if costs.p2p and swept != "p2p":
+        parts.append(f"transfers {unit.text(costs.p2p)}")
+    if network.across is not None and network.ranks_per_node is not None:
+        across = "" if swept == "p2p-across" else f" {unit.text(network.across.time(network.message_bytes))}"
+        node = "" if swept == "ranks-per-node" else f" of {network.ranks_per_node} ranks"
+        parts.append(f"between nodes{node}{across}")
+    parts.append(_of_waiting(waiting, unit, said=swept == "wait"))
     return "; ".join(filter(None, parts))
+
+
+def _of_waiting(waiting: Waiting, unit: TimeUnit, *, said: bool) -> str:
+    """What of the waiting is not the default, in words; `said` where the policy stands elsewhere."""
+    words = []
+    if waiting.policy is not Wait.PREFETCH and not said:
+        words.append(f"wait {waiting.policy}" + ("" if waiting.reorder else " in list order"))
+    if waiting.ordered:
+        words.append("ordered channels")
+    if waiting.post:
+        words.append(f"a post {unit.text(waiting.post)}")
+    if waiting.spin:
+        words.append(f"compute {100 * waiting.spin:g} % slower under a spinning receive")
+    return ", ".join(words)
 
 
 def print_comparison(

@@ -212,3 +212,19 @@ def test_a_run_of_a_csv_with_communication(tmp_path: Path) -> None:
     ran = pipetrace("run", "--from", "x.csv", "--steps", 1, "-o", "RUN", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert pipetrace("diff", "RUN", "--json", cwd=tmp_path).returncode == 0
+
+
+def test_faults_on_purpose(tmp_path: Path) -> None:
+    run = ("run", "dualpipe", "-p", 6, "-m", 12, "--costs", "F=0,I=0,W=0", "--steps", 1, "-o", tmp_path / "RUN")
+    assert "cannot read the fault 'rank2'" in refusal(*run, "--inject", "rank2")
+    assert "names rank 6" in refusal(*run, "--inject", "rank6:compute*2")
+    assert "without tags rank" in refusal(*run, "--inject", "no-tags")
+    assert not (tmp_path / "RUN").exists()
+    ran = pipetrace(*run, "--inject", "no-tags", "--inject", "rank1:gap+1ms", "--no-preflight", "--check")
+    assert ran.returncode == 1, ran
+    assert ran.stdout.startswith("check FAILED")
+    assert len(ran.stdout.splitlines()) == 1
+    assert tomllib.loads((tmp_path / "RUN" / "run.toml").read_text())["options"]["inject"] == [
+        "no-tags",
+        "rank1:gap+1ms",
+    ]

@@ -9,11 +9,20 @@ import pytest
 
 from pipetrace.errors import RunError
 from pipetrace.execute import RunConfig
+from pipetrace.execute.inject import parse_injections
 
 
 def test_the_defaults_are_valid() -> None:
-    assert RunConfig().options() == {"warmup": 1, "check": False, "timeout": 60.0, "message_bytes": 8192}
+    assert RunConfig().options() == {
+        "warmup": 1,
+        "check": False,
+        "timeout": 60.0,
+        "message_bytes": 8192,
+        "wait": "prefetch",
+    }
     assert RunConfig("transformer").options()["hidden"] == 128
+    told = RunConfig(inject=parse_injections(["no-tags"]), preflight=False).options()
+    assert (told["inject"], told["preflight"]) == (["no-tags"], False)
 
 
 @pytest.mark.parametrize(

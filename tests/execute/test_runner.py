@@ -24,6 +24,7 @@ from pipetrace.placement import Placement
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import RUN_FILE, SCHEDULE_FILE, read_run_info, trace_name
 from pipetrace.trace.torch_csv import read_csv
+from pipetrace.waiting import Wait
 from tests.execute.processes import own_descendants
 
 MS = 1_000_000
@@ -202,6 +203,8 @@ def test_a_run_is_described_with_what_changes_figures(monkeypatch: pytest.Monkey
     info = describe(pipetrace.build("gpipe", 2, 3), RunConfig("transformer", layers=2))
     assert (info.ranks, info.microbatches, info.costs_are_exact) == (2, 3, False)
     assert info.options["wait"] == "prefetch"
+    dataflow = describe(pipetrace.build("gpipe", 2, 3), RunConfig(wait=Wait.DATAFLOW, reorder=False))
+    assert (dataflow.options["wait"], dataflow.options["reorder"]) == ("dataflow", False)
     assert info.options["layers"] == 2
     assert info.options["cpus"] >= 1
     assert info.versions["torch"] == version("torch")

@@ -11,7 +11,8 @@ from pipetrace.action import Kind, parse_action
 from pipetrace.costs import Costs, StageCosts
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.program import compile_rank
-from pipetrace.execute.workloads.sleep import SleepStage, SleepWorkload, sleep_until
+from pipetrace.execute.sleeping import sleep_until
+from pipetrace.execute.workloads.sleep import SleepStage, SleepWorkload
 from tests.execute.in_process import run_rank
 
 MS = 1_000_000

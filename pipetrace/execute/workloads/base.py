@@ -31,7 +31,7 @@ class Workload(Protocol):
         """Compares what the last step left in a rank's stages with a reference.
 
         Args:
-            program: What the rank ran.
+            program: What the rank ran, in the order in which it ran it.
             stages: What it ran it with.
             tick: To be called now and then, so that a long comparison does not pass for a stall.
         """

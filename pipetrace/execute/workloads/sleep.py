@@ -17,20 +17,9 @@ from pipetrace.costs import StageCosts
 from pipetrace.execute.config import MIN_MESSAGE, RunConfig
 from pipetrace.execute.program import Program
 from pipetrace.execute.result import RankCheck
+from pipetrace.execute.sleeping import sleep_until
 from pipetrace.execute.workloads.base import Stages
 from pipetrace.schedule import Schedule
-
-SPIN_NS = 400_000
-"""ns before its end at which an action wakes up and spins: the system wakes a sleeper up to this late."""
-
-
-def sleep_until(end: int) -> None:
-    """Returns at `end` on the `time.perf_counter_ns` clock, less than a microsecond late at the median."""
-    pause = end - SPIN_NS - time.perf_counter_ns()
-    if pause > 0:
-        time.sleep(pause * 1e-9)
-    while time.perf_counter_ns() < end:
-        pass
 
 
 class SleepStage:

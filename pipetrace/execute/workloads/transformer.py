@@ -118,7 +118,8 @@ class TransformerWorkload:
                 raise TypeError(f"{type(stage).__name__} is no stage of this workload")
             mine[held] = stage
         schedule = self._schedule
-        orders = weight_orders([compile_rank(schedule, rank) for rank in range(schedule.ranks)])
+        programs = [program if rank == program.rank else compile_rank(schedule, rank) for rank in range(schedule.ranks)]
+        orders = weight_orders(programs)
         return compare(program.rank, mine, orders, lambda: [self.stage(0, s) for s in range(schedule.stages)], tick)
 
 

@@ -1,0 +1,51 @@
+"""What one F, B, I or W does, whoever runs it and however it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from pipetrace.action import NO_ACTION, Kind
+from pipetrace.execute.program import Half
+from pipetrace.execute.stages.base import Stage
+
+
+def run_half(stages: Mapping[tuple[int, int], Stage], half: Half, value: torch.Tensor | None) -> torch.Tensor | None:
+    """Runs an action on its stage.
+
+    Args:
+        stages: By (pipe, stage).
+        half: What to run.
+        value: What it takes; None where it takes nothing.
+
+    Returns:
+        What it gives, None where nobody takes it.
+
+    Raises:
+        RuntimeError: The value that it takes is not there, or the one that it gives.
+    """
+    action = half.action
+    stage = stages[action.pipe, action.stage]
+    microbatch = action.microbatch
+    if microbatch is None:
+        raise RuntimeError(f"{action} concerns no microbatch")
+    if value is None and half.takes != NO_ACTION:
+        raise RuntimeError(f"{action} stands before what it takes")
+    output = None
+    match action.kind:
+        case Kind.F:
+            output = stage.forward(microbatch, value)
+        case Kind.B:
+            output = stage.backward(microbatch, value)
+        case Kind.I:
+            output = stage.backward_input(microbatch, value)
+        case Kind.W:
+            stage.backward_weight(microbatch)
+        case _:
+            raise RuntimeError(f"{action} is no compute")
+    if half.gives == NO_ACTION:
+        return None
+    if output is None:
+        raise RuntimeError(f"{action} gave no value, but the next stage needs one")
+    return output

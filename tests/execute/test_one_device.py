@@ -1,0 +1,106 @@
+"""All ranks in one process, over a device whose streams are threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from pipetrace.action import Action
+from pipetrace.costs import Costs, StageCosts
+from pipetrace.execute.board import Board
+from pipetrace.execute.config import RunConfig
+from pipetrace.execute.devices.threads import ThreadDevice
+from pipetrace.execute.one_device import OneDeviceStep
+from pipetrace.execute.program import Program, compile_rank
+from pipetrace.execute.stages.base import Stage
+from pipetrace.execute.workloads.base import Workload
+from pipetrace.execute.workloads.sleep import SleepWorkload
+from pipetrace.execute.workloads.transformer import TransformerWorkload
+from pipetrace.schedule import Schedule
+from pipetrace.schedules import build
+
+QUICK = Costs(StageCosts(F=200_000, I=200_000, W=200_000))
+
+
+class Spans:
+    """(thread, text) of every label, in the order in which they ended; thread-safe as appends are."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, str]] = []
+
+    def __call__(self, text: str) -> Spans:
+        self.seen.append((threading.get_native_id(), text))
+        return self
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def device() -> Iterator[ThreadDevice]:
+    made = ThreadDevice()
+    yield made
+    made.close()
+
+
+def step_of(
+    schedule: Schedule, workload: Workload, device: ThreadDevice, spans: Spans
+) -> tuple[OneDeviceStep, list[Program], dict[tuple[int, int], Stage]]:
+    programs = [compile_rank(schedule, rank) for rank in range(schedule.ranks)]
+    held = [part for rank in range(schedule.ranks) for part in schedule.placement.held_by(rank)]
+    stages = {part: workload.stage(*part) for part in held}
+    step = OneDeviceStep(schedule.links, programs, stages, device, workload.buffer, Board(1).line(0), spans)
+    return step, programs, stages
+
+
+@pytest.mark.parametrize("name", ["gpipe", "zb-h1", "zbv", "chimera", "dualpipev", "moe-1f1b", "interleaved"])
+def test_every_message_is_the_right_one_and_every_list_is_kept(name: str, device: ThreadDevice) -> None:
+    schedule = build(name, 4, 8)
+    workload = SleepWorkload(schedule, RunConfig(costs=QUICK, message_bytes=64))
+    spans = Spans()
+    step, programs, stages = step_of(schedule, workload, device, spans)
+    for _ in range(2):
+        spans.seen.clear()
+        step.run()
+    threads = device.names([stream for _, _, stream in step.streams()])
+    for program, thread in zip(programs, threads, strict=False):
+        mine = [text for seen, text in spans.seen if str(seen) == thread]
+        assert mine == [f"PP:{op.text}" for op in program.ops]
+        check = workload.check(
+            program, {key: stages[key] for key in schedule.placement.held_by(program.rank)}, lambda: None
+        )
+        assert check.bit_equal, check.worst
+    posts = [text for _, text in spans.seen if text.startswith("POST:")]
+    assert sorted(posts) == sorted(f"POST:{t.send}" for program in programs for t in program.sends)
+
+
+@pytest.mark.parametrize("name", ["zb-h1", "zbv", "dualpipev"])
+def test_gradients_equal_a_single_process(name: str, device: ThreadDevice) -> None:
+    torch.set_num_threads(1)
+    schedule = build(name, 2, 4)
+    config = RunConfig(workload="transformer", hidden=16, heads=2, sequence=8, batch=1)
+    workload = TransformerWorkload(schedule, config)
+    step, programs, stages = step_of(schedule, workload, device, Spans())
+    step.run()
+    step.run()
+    for program in programs:
+        mine = {key: stages[key] for key in schedule.placement.held_by(program.rank)}
+        check = workload.check(program, mine, lambda: None)
+        assert check.bit_equal, check.worst
+        assert check.compared > 0
+
+
+def test_what_breaks_on_the_device_ends_the_step(device: ThreadDevice) -> None:
+    schedule = build("1f1b", 2, 4)
+
+    class Broken(SleepWorkload):
+        def buffer(self, receive: Action) -> torch.Tensor:  # noqa: ARG002
+            return torch.zeros(3, dtype=torch.uint8)
+
+    step, _, _ = step_of(schedule, Broken(schedule, RunConfig(costs=QUICK, message_bytes=64)), device, Spans())
+    with pytest.raises(RuntimeError, match="size"):
+        step.run()
