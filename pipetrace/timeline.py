@@ -167,6 +167,12 @@ class Timeline:
             epoch=self.epoch,
         )
 
+    def rows_of(self, replica: int, rank: int) -> tuple[int, int]:
+        """The first row of a rank's tiles, and the row after its last."""
+        first, last = np.searchsorted(self.replica, (replica, replica + 1)).tolist()
+        low, high = np.searchsorted(self.rank[first:last], (rank, rank + 1)).tolist()
+        return first + low, first + high
+
     @cached_property
     def is_compute(self) -> BoolArray:
         """Which tiles are an F, B, I or W on the compute lane; shape (n,)."""
