@@ -102,6 +102,7 @@ LAYERS["passes"] = {
     "lanes",
     "links",
     "metrics",
+    "part_costs",
     "placement",
     "schedule",
     "simulate",

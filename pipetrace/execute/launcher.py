@@ -75,12 +75,12 @@ class Launcher:
         """
         scratch = Path(tempfile.mkdtemp(dir=self._folder.name))
         try:
-            progress(f"starting {job.schedule.ranks} ranks")
+            progress(f"starting {_count(job)}")
             began = time.monotonic()
             process, control = self._started()
             try:
                 _send(control, (job, scratch))
-                return _listen(control, job, progress, RankOutput(scratch, job.schedule.ranks), began)
+                return _listen(control, job, progress, RankOutput(scratch, job.processes), began)
             except _SilentError as silence:
                 stopped = is_stopped(process.pid)
                 _kill_group(process)
@@ -145,6 +145,11 @@ class _SilentError(Exception):
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
         self.seconds = seconds
+
+
+def _count(job: Job) -> str:
+    ranks = job.schedule.ranks * job.info.replicas
+    return f"{ranks} ranks in one process" if job.config.one_process else f"{ranks} ranks"
 
 
 def _send(control: Connection, value: object) -> None:

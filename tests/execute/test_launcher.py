@@ -127,7 +127,7 @@ def test_an_interpreter_that_cannot_start_is_told(tmp_path: Path, monkeypatch: p
 def test_several_runs_need_torch_once_and_a_broken_one_ends_them(tmp_path: Path) -> None:
     schedule = pipetrace.build("1f1b", 2, 4)
     config = RunConfig(costs=Costs(StageCosts(MS, MS, MS)), steps=3, warmup=0, check=True)
-    supervisors = []
+    supervisors: list[int] = []
     with Launcher() as launcher:
         for number in range(2):
             result = run(schedule, config, tmp_path / str(number), launcher=launcher)
