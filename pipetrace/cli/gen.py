@@ -10,6 +10,7 @@ import typer
 from pipetrace.cli import options
 from pipetrace.cli.console import print_json, say
 from pipetrace.cli.moe_options import MoeOptions
+from pipetrace.trace.formats import Colour
 
 HELP = "Build a schedule, simulate it, and write its ideal as a trace, a page, a picture or a CSV."
 EXAMPLE = "pipetrace gen zb-h1 -p 4 -m 8 -o zb-h1.json"
@@ -25,9 +26,13 @@ def command(
     out: Annotated[
         list[Path] | None,
         typer.Option(
-            "-o", "--out", metavar="FILE", help="Written by suffix: .json .json.gz .html .svg .png .csv; repeatable."
+            "-o",
+            "--out",
+            metavar="FILE",
+            help="Written by suffix: .pftrace and .json (traces; also with .gz), .html .svg .png .csv; repeatable.",
         ),
     ] = None,
+    colour: options.ColourBy = Colour.MICROBATCH,
     comms: options.Comms = False,
     as_json: options.Json = False,
 ) -> None:
@@ -40,7 +45,7 @@ def command(
     schedule, of, waiting = planned.schedule, planned.costs, wait.waiting(costs.unit)
     timeline = options.timeline_of(schedule, of, waiting)
     for file in files:
-        write_schedule(file, schedule, timeline, of)
+        write_schedule(file, schedule, timeline, of, colour=colour)
         say(f"wrote {file}")
     if as_json:
         from pipetrace.report.summary import schedule_summary, schedules_json

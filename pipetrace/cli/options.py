@@ -24,6 +24,7 @@ from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
 from pipetrace.times import parse_time
 from pipetrace.toml_file import read_toml
+from pipetrace.trace.formats import Colour
 from pipetrace.waiting import Wait, Waiting
 
 SCHEDULE, COSTS, WAITING = "Schedule", "Costs", "Waiting"  # the help's panels
@@ -41,6 +42,9 @@ From = Annotated[
 Comms = Annotated[
     bool,
     typer.Option("--comms", help="List sends and receives too, in one order for both sides of each pair of ranks."),
+]
+ColourBy = Annotated[
+    Colour, typer.Option("--colour", help="What shares a colour in a .pftrace; the UI colours a .json by kind.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
 

@@ -67,7 +67,7 @@ def launch(job: Job, progress: Progress) -> tuple[RankCheck, ...]:
         theirs.close()
         with control:
             try:
-                progress(f"starting {job.schedule.ranks} ranks")
+                progress(f"starting {_count(job)}")
                 _send(control, [entry for entry in sys.path if isinstance(entry, str)])
                 _send(control, (job, scratch))
                 return _listen(control, job, progress)
@@ -98,6 +98,11 @@ class _SilentError(Exception):
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
         self.seconds = seconds
+
+
+def _count(job: Job) -> str:
+    ranks = job.schedule.ranks * job.info.replicas
+    return f"{ranks} ranks in one process" if job.config.one_process else f"{ranks} ranks"
 
 
 def _send(control: Connection, value: object) -> None:

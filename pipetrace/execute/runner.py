@@ -13,6 +13,7 @@ import numpy as np
 
 from pipetrace.action import NO_ACTION
 from pipetrace.errors import RunError
+from pipetrace.execute.channels import check_channels
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.folder import claim
 from pipetrace.execute.job import Job
@@ -25,14 +26,19 @@ from pipetrace.version import __version__
 
 _FACTORIES = {
     "sleep": "pipetrace.execute.workloads.sleep:build",
+    "moe": "pipetrace.execute.workloads.moe:build",
     "transformer": "pipetrace.execute.workloads.transformer:build",
 }
 
 _VARIABLES = ("CUDA_DEVICE_MAX_CONNECTIONS", "OMP_NUM_THREADS")
 _VARIABLE_FAMILIES = ("NCCL_", "GLOO_", "TORCH_")
 
-_EPSILON = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(np.float64).eps)}
-_TOLERATED_EPSILONS = 1000
+_EPSILON = {
+    "float32": float(np.finfo(np.float32).eps),
+    "float64": float(np.finfo(np.float64).eps),
+    "bfloat16": 2.0**-7,
+}
+_TOLERATED_EPSILONS = {"float32": 1000, "float64": 1000, "bfloat16": 4}
 
 
 def run(
@@ -63,7 +69,9 @@ def run(
         tell("the list's sends and receives are left out: a run derives its own")
         schedule = schedule.compute_only()
     if config.preflight:
-        preflight(schedule, tags=config.inject.tags, reorder=config.waiting.reorders)
+        programs = preflight(schedule, tags=config.inject.tags, reorder=config.waiting.reorders)
+        if config.ordered or (config.device == "cuda" and not config.one_process):
+            check_channels(programs)
     config.inject.check(schedule)
     check_workload(schedule, config)
     info = describe(schedule, config)
@@ -105,8 +113,8 @@ def describe(schedule: Schedule, config: RunConfig) -> RunInfo:
         steps=config.steps,
         options={
             **config.options(),
-            "device": "cpu",
-            "backend": "gloo",
+            "device": config.device,
+            "backend": "none" if config.one_process else "nccl" if config.device == "cuda" else "gloo",
             "threads_per_rank": 1,
             "cpus": os.cpu_count() or 0,
             "platform": platform.platform(),
@@ -122,6 +130,7 @@ def describe(schedule: Schedule, config: RunConfig) -> RunInfo:
             if name in _VARIABLES or name.startswith(_VARIABLE_FAMILIES)
         },
         started=time.time_ns(),
+        replicas=config.ep,
     )
 
 
@@ -136,9 +145,10 @@ def _version_of(package: str) -> str:
 def _report(config: RunConfig, checks: tuple[RankCheck, ...]) -> CheckReport:
     if config.workload == "sleep":
         return CheckReport(checks, "messages", 0.0, "each must be the one that its action waits for")
+    epsilons = _TOLERATED_EPSILONS[config.dtype]
     return CheckReport(
         checks,
         "gradients and the step's losses",
-        _TOLERATED_EPSILONS * _EPSILON[config.dtype],
-        f"{_TOLERATED_EPSILONS} times the rounding of {config.dtype}, for sums that were added up in another order",
+        epsilons * _EPSILON[config.dtype],
+        f"{epsilons} times the rounding of {config.dtype}, for sums that were added up in another order",
     )

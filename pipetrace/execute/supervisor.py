@@ -114,7 +114,7 @@ class Supervisor:
         self._control = control
         self._job = job
         self._scratch = scratch
-        self._board = Board(job.schedule.ranks)
+        self._board = Board(job.processes)
         self._ranks: list[_Rank] = []
         self._events: list[_Event] = []
         self._states: list[str] = []
@@ -147,11 +147,11 @@ class Supervisor:
 
     def _start_ranks(self) -> None:
         """Forks the ranks, unless one cannot be forked or the caller goes meanwhile: hundreds take minutes."""
-        for rank in range(self._job.schedule.ranks):
+        for rank in range(self._job.processes):
             try:
                 self._ranks.append(self._fork(rank))
             except OSError as error:
-                of = f"rank {rank} of {self._job.schedule.ranks} cannot be started"
+                of = f"rank {rank} of {self._job.processes} cannot be started"
                 self._fail(_Event(None, f"{of}: {error.strerror or error}", "run fewer ranks", certain=True))
             self._beat()
             if self._control.poll():

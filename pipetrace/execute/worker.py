@@ -17,14 +17,10 @@ import torch
 
 from pipetrace.errors import PipetraceError
 from pipetrace.execute.board import NEEDS_OTHERS, Line, Phase
-from pipetrace.execute.job import Job, RankError, load_factory
+from pipetrace.execute.job import Job, RankError
 from pipetrace.execute.lifeline import end_with_parent
-from pipetrace.execute.p2p import GlooTransport
-from pipetrace.execute.program import compile_rank
-from pipetrace.execute.recorder import Recorder
-from pipetrace.execute.reduce import GradientReduction, groups, reductions
+from pipetrace.execute.prepared import one_process, one_rank
 from pipetrace.execute.result import RankCheck
-from pipetrace.execute.waits import step_of
 
 
 class StopRankError(Exception):
@@ -102,33 +98,20 @@ class _ReportedError(Exception):
 def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseException], None]) -> RankCheck | None:
     # More threads than one a rank would only fight over the cores.
     torch.set_num_threads(1)
-    schedule, config = job.schedule, job.config
-    program = compile_rank(schedule, rank)
-    workload = load_factory(job.factory)(schedule, config)
-    stages = {held: workload.stage(*held) for held in schedule.placement.held_by(rank)}
-    line.at(Phase.CONNECTING)
-    transport = GlooTransport(
-        rank, schedule.ranks, scratch / "rendezvous", groups(schedule.placement), tags=config.inject.tags
-    )
-    recorder = Recorder(rank, job.info)
-    reduction = GradientReduction(reductions(schedule.placement, rank), stages, transport, line, recorder.label)
-    step = step_of(schedule, config, program, stages, transport, workload.buffer, line, recorder.label, reduction.run)
-
-    def meet() -> None:
-        line.at(Phase.BARRIER)
-        transport.barrier()
-
+    config = job.config
+    prepared = one_process(job, line) if config.one_process else one_rank(rank, job, line, scratch)
+    recorder = prepared.recorder
     for _ in range(config.warmup):
-        meet()
-        step.run()
+        prepared.meet()
+        prepared.step()
     recorder.start()
     try:
         for number in range(config.steps):
-            meet()
+            prepared.meet()
             with recorder.label(f"ProfilerStep#{number}"):
-                step.run()
+                prepared.step()
         # Nobody leaves, and so closes its connections, before all have what they need.
-        meet()
+        prepared.meet()
     except BaseException as error:
         report(error)
         recorder.finish(job.claim.staging, scratch)
@@ -138,8 +121,7 @@ def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseE
     if not config.check:
         return None
     line.at(Phase.CHECKING)
-    # Gradients were added up in the order of the last step, which the list need not have.
-    return workload.check(step.ran, stages, line.tick)
+    return prepared.check()
 
 
 def _summary(error: BaseException) -> str:
