@@ -78,6 +78,31 @@ class PairCost:
 
 
 @dataclass(frozen=True, slots=True)
+class RunCosts:
+    """Costs of overlapped pairs that run into each other, by where a pair stands in a run of them on its rank.
+
+    Args:
+        alone: A pair with no other beside it.
+        first, inner, last: Of a run of two or more.
+    """
+
+    alone: PairCost
+    first: PairCost
+    inner: PairCost
+    last: PairCost
+
+    @property
+    def duration(self) -> int:
+        """ns of an inner pair: what each more of a run takes."""
+        return self.inner.duration
+
+    @property
+    def by_place(self) -> tuple[PairCost, PairCost, PairCost, PairCost]:
+        """At 1 for a pair before it, and 2 more for one behind it."""
+        return self.alone, self.last, self.first, self.inner
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """What connects two ranks.
 
@@ -153,7 +178,8 @@ class Costs:
     Args:
         default: Costs of every stage that `stages` does not name; F = I = W = 1 ms.
         stages: Costs of single stages.
-        pair: Cost of an overlapped pair; when None it lasts F + B of its stages, with both outputs at its end.
+        pair: Cost of an overlapped pair, or of pairs by their place in a run; when None a pair lasts F + B of its
+            stages, with both outputs at its end.
         p2p: ns from an output's being ready to its arrival on another rank, the latency; within a rank it is free.
         network: What sizes, bandwidths, nodes and single links add or change.
         layer: Costs of the parts of an MoE layer, for schedules in parts; 1 ms for each F, I and W when None.
@@ -165,7 +191,7 @@ class Costs:
 
     default: StageCosts = UNIT_STAGE
     stages: Mapping[int, StageCosts] = field(default_factory=dict)
-    pair: PairCost | None = None
+    pair: PairCost | RunCosts | None = None
     p2p: int = 0
     network: Network = Network()
     layer: LayerCosts | None = None
@@ -231,7 +257,7 @@ class Costs:
                 partner = schedule.partner[paired]
                 duration[paired] += table[code_kind(partner), code_stage(partner)]
             else:
-                duration[paired] = self.pair.duration + self._recompute(schedule)[paired]
+                duration[paired] = self._pair_column(schedule, "duration")[paired] + self._recompute(schedule)[paired]
         return duration
 
     def _part_durations(self, schedule: Schedule) -> IntArray:
@@ -249,10 +275,24 @@ class Costs:
         if self.pair is None:
             return duration, duration
         paired, recompute = schedule.partner != NO_ACTION, self._recompute(schedule)
-        return (
-            np.where(paired, self.pair.forward_ready + recompute, duration),
-            np.where(paired, self.pair.backward_ready + recompute, duration),
+        forward, backward = (
+            np.where(paired, self._pair_column(schedule, name) + recompute, duration)
+            for name in ("forward_ready", "backward_ready")
         )
+        return forward, backward
+
+    def _pair_column(self, schedule: Schedule, name: str) -> IntArray:
+        """One figure of every row's pair, by where in a run of pairs it stands; of use where a row is one."""
+        of = self.pair
+        if of is None:
+            return np.zeros(len(schedule), dtype=np.int64)
+        if isinstance(of, PairCost):
+            return np.full(len(schedule), getattr(of, name), dtype=np.int64)
+        paired, same_rank = schedule.partner[1:] != NO_ACTION, np.diff(schedule.rank) == 0
+        runs_on = paired & (schedule.partner[:-1] != NO_ACTION) & same_rank
+        place = np.concatenate([[0], runs_on]) + 2 * np.concatenate([runs_on, [0]])
+        column: IntArray = np.array([getattr(pair, name) for pair in of.by_place], dtype=np.int64)[place]
+        return column
 
     def _recompute(self, schedule: Schedule) -> IntArray:
         """ns of recomputation in each row's pair; it comes first, so it moves all of the pair."""

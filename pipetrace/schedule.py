@@ -4,10 +4,11 @@ The lists hold F, B, I and W; beside them either no communication, which is then
 It is an order, not a time; `pipetrace.simulate` gives it times.
 
 A schedule has one of two grains. Its actions are whole stages; or, after `pipetrace.passes.expand_moe`, the parts of
-their MoE layers. Then a rank's list is the order in which it issues them, and what runs them are two lanes: all-to-alls
-(dispatch, combine) have one, the rest the other. Each lane runs its own in list order, a row starts when its lane is
-free and its inputs are there, and a row with a fence not before all that stands before it in the list has ended, on
-both lanes.
+their MoE layers. Then a rank's list is the order in which it issues them, and two lanes run them: all-to-alls
+(dispatch, combine) have one, the rest the other. Each lane runs its own in list order, and a row starts when its lane
+is free and its input is there. A row with a fence does not start before all that stands before it in the list has
+ended, on both lanes; where it and the row behind it are the first parts of a pair's two halves, not before the inputs
+of both are there.
 """
 
 from __future__ import annotations
@@ -118,8 +119,8 @@ class Schedule:
         code: The actions' codes, rank after rank in list order; shape (n,).
         partner: The backward half of each overlapped pair, `NO_ACTION` elsewhere; shape (n,).
         first: Row at which each rank's list begins, and n at the end; shape (ranks + 1,).
-        fence: Which rows do not start before all rows before them in their list have ended; shape (n,). None where
-            actions are whole stages, which run one after the other anyway.
+        fence: Before which rows a fence stands; shape (n,). None where actions are whole stages, which run one after
+            the other anyway.
     """
 
     name: str

@@ -21,6 +21,7 @@ from pipetrace.errors import ScheduleError
 from pipetrace.events import RECV, RUN, SEND, Played, Program, StepPlayer
 from pipetrace.lanes import lane_times
 from pipetrace.links import Links, longest_path
+from pipetrace.ready import ready_lists
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import UNKNOWN, Lane, Timeline
 from pipetrace.transfers import Transfers, is_transfer
@@ -80,7 +81,7 @@ def simulate(schedule: Schedule, costs: Costs | None = None, waiting: Waiting | 
 
 def _is_longest_path(schedule: Schedule, waiting: Waiting) -> bool:
     """Whether nothing but the graph decides when actions start."""
-    in_order = waiting.policy is Wait.PREFETCH or (waiting.policy is Wait.DATAFLOW and not waiting.reorder)
+    in_order = waiting.policy is not Wait.INLINE and not waiting.reorders
     free = not (waiting.ordered or waiting.post or waiting.spin)
     return in_order and free and not schedule.has_communication
 
@@ -97,15 +98,6 @@ def _as_played(
 
 
 def _player(schedule: Schedule, duration: IntArray, ready: IntArray, time: IntArray, waiting: Waiting) -> StepPlayer:
-    kind = code_kind(schedule.code)
-    backward_kind = code_kind(np.where(schedule.partner != NO_ACTION, schedule.partner, schedule.code))
-    takes = (kind == Kind.F).astype(np.int64)
-    gives = ((backward_kind == Kind.B) | (backward_kind == Kind.W)).astype(np.int64)
-    caps = waiting.caps
-    if caps is None:
-        ranks = range(schedule.ranks)
-        mine = [slice(int(schedule.first[rank]), int(schedule.first[rank + 1])) for rank in ranks]
-        caps = [int((np.cumsum(takes[s]) - np.cumsum(gives[s]) + gives[s]).max(initial=0)) for s in mine]
     return StepPlayer(
         schedule.links,
         duration,
@@ -114,10 +106,7 @@ def _player(schedule: Schedule, duration: IntArray, ready: IntArray, time: IntAr
         time,
         _programs(schedule, waiting),
         sends_itself=not schedule.has_communication,
-        takes=takes,
-        gives=gives,
         waiting=waiting,
-        caps=caps,
     )
 
 
@@ -132,7 +121,7 @@ def _programs(schedule: Schedule, waiting: Waiting) -> list[Program]:
         needs.setdefault(target, []).append((RECV, t))
     run = (RUN, -1)
     programs = []
-    for begin, end in itertools.pairwise(first):
+    for (begin, end), actions in zip(itertools.pairwise(first), ready_lists(schedule, waiting), strict=True):
         rows = [row for row in range(begin, end) if compute[row]]
         steps: list[tuple[int, int]]
         if schedule.has_communication:
@@ -141,7 +130,7 @@ def _programs(schedule: Schedule, waiting: Waiting) -> list[Program]:
             steps = [step for row in rows for step in (*needs.get(row, ()), run)]
         else:
             steps = [step for row in rows for step in needs.get(row, ())] + [run] * len(rows)
-        programs.append(Program(rows, steps))
+        programs.append(Program(actions(), steps))
     return programs
 
 

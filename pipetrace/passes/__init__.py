@@ -11,6 +11,7 @@ from pipetrace.passes.communication import add_communication, remove_communicati
 from pipetrace.passes.expand_moe import expand_moe
 from pipetrace.passes.overlap_orders import After, MoeOrder, Overlap
 from pipetrace.passes.split_backward import split_backward
+from pipetrace.passes.stage_costs import stage_costs, stage_schedule
 from pipetrace.passes.weight_gradients import WeightRule, place_weight_gradients
 
 __all__ = [
@@ -23,4 +24,6 @@ __all__ = [
     "place_weight_gradients",
     "remove_communication",
     "split_backward",
+    "stage_costs",
+    "stage_schedule",
 ]

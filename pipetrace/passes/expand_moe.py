@@ -9,18 +9,19 @@ The contract of what comes out, for whatever runs it:
   a backward goes the other way, from the first attention of the stage behind. `Schedule.links` has these edges,
   `Schedule.transfers` the sends and receives that follow: the output of a stage leaves when its last combine has
   ended, its input gradient when the first layer's attention has, both named by whole stages (`4SEND_F0`).
-* Both halves of a full backward B are either B in all parts, or I in all parts and W in attn and mlp; dispatch and
+* A full backward is B in all its parts, or in a pair that splits it I in all parts and W in attn and mlp; dispatch and
   combine have no W. The forward, or I, of a part stands before its backward, or W, on the same lane.
-* `Schedule.fence` tells which rows do not start before everything before them in the list has ended, on both lanes. A
-  fence stands between any two tiles of the schedule that was expanded (so that what is timed in whole stages comes out
-  the same in parts), but not where the order `dualpipe` runs a pair into the next one.
+* `Schedule.fence` tells which rows do not start before everything before them in the list has ended, on both lanes;
+  and where a pair begins there with the first part of each half, not before the inputs of both halves are there. A
+  fence stands between any two tiles of the schedule that was expanded, so that what is timed in whole stages comes out
+  the same in parts; but not where the order `dualpipe` has two pairs in a row, which run into each other.
 * The lists do not deadlock even if a rank runs its rows one by one in list order, waiting for each.
 * All ranks of an expert-parallel group run the same list, so they issue the same all-to-alls in the same order.
 
 In the order `dualpipe` the combine of the next pair's backward, and the attention of its forward, are issued inside a
 pair if what they need is there before the pair would have ended without them. A simulation with the given costs decides
-that, once: the list is then fixed. It moves rows in the list, and takes the fence away; the order on each lane, and so
-the simulated times, are what they were.
+that, once: the list is then fixed. It moves rows in the list only; the order on each lane, and so the simulated times,
+stay what they were. But for whoever issues in order, a row that must wait for its input holds up what is behind it.
 """
 
 from __future__ import annotations
@@ -79,16 +80,13 @@ def expand_tiles(schedule: Schedule, overlap: Overlap, costs: Costs | None = Non
         )
     schedule.validate()
     code, tile, at = _parts(schedule, overlap)
-    new_tile = np.diff(tile, prepend=-1) != 0
-    opens = np.isin(np.arange(len(schedule)), schedule.first)  # the first tile of a rank
-    fence = new_tile & ~opens[tile]
     first = np.searchsorted(tile, schedule.first)
-    expanded = replace(schedule, code=code, partner=np.full_like(code, NO_ACTION), first=first, fence=fence)
-    if not overlap.hoists:
-        return expanded, tile
     is_pair = schedule.partner != NO_ACTION
-    follows = is_pair & np.roll(is_pair, 1) & ~opens  # a pair right behind another one
-    return _run_on(expanded, tile, at, follows, costs or Costs())
+    opens = np.isin(np.arange(len(schedule)), schedule.first)  # the first tile of a rank
+    runs_on = is_pair & np.roll(is_pair, 1) & ~opens & overlap.hoists
+    fence = (at == 0) & ~(opens | runs_on)[tile]
+    expanded = replace(schedule, code=code, partner=np.full_like(code, NO_ACTION), first=first, fence=fence)
+    return _issue_early(expanded, tile, at, runs_on, costs or Costs()) if runs_on.any() else (expanded, tile)
 
 
 def _parts(schedule: Schedule, overlap: Overlap) -> tuple[IntArray, IntArray, IntArray]:
@@ -114,32 +112,31 @@ def _parts(schedule: Schedule, overlap: Overlap) -> tuple[IntArray, IntArray, In
     return code, tile, np.arange(code.size) - begin[tile]
 
 
-def _run_on(
-    expanded: Schedule, tile: IntArray, at: IntArray, follows: BoolArray, costs: Costs
+def _issue_early(
+    expanded: Schedule, tile: IntArray, at: IntArray, runs_on: BoolArray, costs: Costs
 ) -> tuple[Schedule, IntArray]:
     """Issues the first two parts of a pair, a combine and an attention, in the pair before where their input is there.
 
-    Fences between pairs are gone while that is decided: one that stays holds nothing up, for neither input is there
-    before the pair ahead has ended.
+    Args:
+        expanded: In parts, nothing issued early yet.
+        tile, at: Of each part its tile, and its place in that; shape (n,).
+        runs_on: Which tiles are a pair right behind another one.
+        costs: To decide with.
     """
-    free = replace(expanded, fence=expanded.fences & ~follows[tile])
-    times = lane_times(free, costs)
-    ended = np.zeros(follows.size, dtype=np.int64)
-    early = follows[tile] & (at < 2)
-    np.maximum.at(ended, tile[~early], times.end[~early])
-    hoisted = early & (times.there <= ended[tile - 1])
-    runs_on = np.zeros(follows.size, dtype=np.bool_)
-    runs_on[tile[hoisted]] = True
+    times = lane_times(expanded, costs)
+    first_two = runs_on[tile] & (at < 2)
+    ended = np.zeros(runs_on.size, dtype=np.int64)
+    np.maximum.at(ended, tile[~first_two], times.end[~first_two])
+    early = first_two & (times.there <= ended[tile - 1])
 
     # A combine goes behind the last backward attention of the pair ahead, an attention to that pair's end.
     rows = np.arange(tile.size)
-    last_attention = np.zeros(follows.size, dtype=np.int64)
-    backs = is_kind(expanded.code, Kind.B, Kind.I)
-    ends_backward = backs & (code_part(expanded.code) == Part.ATTN) & (code_layer(expanded.code) == 0)
+    last_attention = np.zeros(runs_on.size, dtype=np.int64)
+    backward = is_kind(expanded.code, Kind.B, Kind.I)
+    ends_backward = backward & (code_part(expanded.code) == Part.ATTN) & (code_layer(expanded.code) == 0)
     last_attention[tile[ends_backward]] = rows[ends_backward]
     key = rows * 4
-    key = np.where(hoisted & (at == 0), last_attention[tile - 1] * 4 + 1, key)
-    key = np.where(hoisted & (at == 1), (rows - at) * 4 - 1, key)
+    key = np.where(early & (at == 0), last_attention[tile - 1] * 4 + 1, key)
+    key = np.where(early & (at == 1), (rows - at) * 4 - 1, key)
     order = np.argsort(key, kind="stable")
-    fence = expanded.fences & ~runs_on[tile]
-    return replace(expanded, code=expanded.code[order], fence=fence[order]), tile[order]
+    return replace(expanded, code=expanded.code[order], fence=expanded.fences[order]), tile[order]

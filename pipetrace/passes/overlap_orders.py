@@ -74,7 +74,8 @@ class Overlap:
     Args:
         order: Of the parts of a pair.
         layers: MoE layers of a stage.
-        split: Whether megatron and dualpipe split a full backward into I and W; serial and aligned never do.
+        split: Whether megatron and dualpipe split the full backward of a pair into I and W; serial and aligned never
+            do, and a backward that stands alone stays whole in every order.
         mlp_weight: Where the W of the experts runs in a pair whose backward is split; the order's own place when None.
         attn_weight: The same for that of attention.
 
@@ -116,17 +117,16 @@ class Overlap:
         """
         if backward is Kind.W:
             return [Item(Kind.W, layer, part) for layer in self._upward() for part in (Part.MLP, Part.ATTN)]
-        back = Kind.I if backward is Kind.B and self.splits else backward
-        pair = forward and self.order is not MoeOrder.SERIAL
-        if back is None:
+        if backward is None:
             return self._forward()
-        if not pair:
-            items = (self._forward() if forward else []) + self._backward(back)
-        else:
-            items = [item for layer in range(self.layers) for item in self._block(layer, back)]
-            if self.hoists:
-                items = [Item(back, self.layers - 1, Part.COMBINE), Item(Kind.F, 0, Part.ATTN), *items]
-        return list(self._with_weights(items, pair)) if backward is Kind.B and self.splits else items
+        if not forward or self.order is MoeOrder.SERIAL:
+            return (self._forward() if forward else []) + self._backward(backward)
+        splits = backward is Kind.B and self.splits
+        back = Kind.I if splits else backward
+        items = [item for layer in range(self.layers) for item in self._block(layer, back)]
+        if self.hoists:
+            items = [Item(back, self.layers - 1, Part.COMBINE), Item(Kind.F, 0, Part.ATTN), *items]
+        return list(self._with_weights(items)) if splits else items
 
     def _upward(self) -> range:
         return range(self.layers - 1, -1, -1)
@@ -160,13 +160,13 @@ class Overlap:
             yield Item(B, b - 1, Part.COMBINE)
             yield Item(F, f + 1, Part.ATTN)
 
-    def _with_weights(self, items: Sequence[Item], pair: bool) -> Iterator[Item]:
+    def _with_weights(self, items: Sequence[Item]) -> Iterator[Item]:
         """Adds every W behind its place, but not between that and the all-to-all that is issued there."""
         places = dict(_OWN)
-        if pair and self.hoists:
+        if self.hoists:
             places[Part.MLP] = After.MLP_F
         wanted = ((Part.MLP, self.mlp_weight), (Part.ATTN, self.attn_weight))
-        places |= {part: given for part, given in wanted if given is not None and (pair or given is After.END)}
+        places |= {part: given for part, given in wanted if given is not None}
         waiting: list[Item] = []
         behind: After | None = None
         for item in items:

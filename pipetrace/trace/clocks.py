@@ -38,12 +38,13 @@ class Clocks:
     uncertainty: int = 0
 
 
-def clocks_of(traces: Mapping[int, TraceFile], steps: Mapping[int, RankSteps]) -> Clocks:
+def clocks_of(traces: Mapping[int, TraceFile], steps: Mapping[int, RankSteps], ranks: int) -> Clocks:
     """Whether all ranks read one clock, and why that is believed.
 
     Args:
-        traces: By pipeline rank.
+        traces: By global rank, replica by replica.
         steps: What each rank did.
+        ranks: Of a replica.
     """
     if len(traces) == 1:
         return Clocks(True)
@@ -59,7 +60,18 @@ def clocks_of(traces: Mapping[int, TraceFile], steps: Mapping[int, RankSteps]) -
         hosts = {trace.host for trace in traces.values()}
         if len(hosts) == 1 and (host := next(iter(hosts))):
             return Clocks(True, (f"all ranks name the host {host!r}, so they are taken to share one clock",))
-    return _aligned(steps)
+    parts = [
+        _aligned({rank: of for rank, of in steps.items() if rank // ranks == replica})
+        for replica in sorted({rank // ranks for rank in steps})
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return Clocks(
+        all(part.common for part in parts),
+        (*dict.fromkeys(note for part in parts for note in part.notes), "clocks of replicas were not aligned"),
+        {rank: by for part in parts for rank, by in part.offsets.items()},
+        max(part.uncertainty for part in parts),
+    )
 
 
 def _aligned(steps: Mapping[int, RankSteps]) -> Clocks:

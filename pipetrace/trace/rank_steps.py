@@ -134,6 +134,9 @@ def _rounds(found: list[Found]) -> list[list[Found]]:
     rounds: list[list[Found]] = []
     for f in found:
         key = f.label.role, f.label.code, f.label.partner
+        if f.label.role is Role.WAIT and rounds:
+            rounds[-1].append(f)  # a rank may wait for one thing several times
+            continue
         at = seen[key]
         seen[key] += 1
         if at == len(rounds):
@@ -154,7 +157,7 @@ def _read_step(
     for f in found:
         role, code, partner = f.label.role, f.label.code, f.label.partner
         result.counts[_kind(f)] += 1
-        if (role, code) in seen or (role, partner) in seen:
+        if role is not Role.WAIT and ((role, code) in seen or (role, partner) in seen):
             result.doubled[code, partner] = None
             continue
         seen.update({(role, half) for half in (code, partner) if half != NO_ACTION})
@@ -163,6 +166,7 @@ def _read_step(
         elif role is Role.POST:
             step.posts[code] = f.start
         elif role is Role.WAIT and code_kind(code) in RECV_KINDS and device is None:
+            # A rank may turn to something else meanwhile: the last wait of a step ends when it is there.
             step.arrivals[code] = Span(f.start, f.end)
     if device is not None:
         _from_kernels(result, step, computed, device)

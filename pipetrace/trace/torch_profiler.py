@@ -44,7 +44,7 @@ class RankFound:
     """What was found on one rank.
 
     Args:
-        rank: Which.
+        rank: Global rank.
         file: Its trace.
         labels: How its trace is labelled.
         counts: Labels by kind ("F", "SEND_F", …; "F&B" for pairs, "WAIT RECV_F" for waits), over all steps.
@@ -72,7 +72,7 @@ class Recording:
 
     Args:
         source: Where from, in words.
-        ranks: Pipeline ranks: the world size the traces name, or as many as there are.
+        ranks: Pipeline ranks of a replica: the world size the traces name, or as many as there are, over `replicas`.
         steps: A measured timeline for each profiled step, all ranks on one clock; `epoch` is the Unix time of its zero.
             Without tiles where no trace has labels.
         step_names: Of each.
@@ -81,6 +81,7 @@ class Recording:
         notes: What was mended, lost or assumed, a line each.
         run: What pipetrace's own runs say of themselves.
         common_clock: Whether times of different ranks can be compared.
+        replicas: Copies of the pipeline. Global ranks count replica by replica.
     """
 
     source: str
@@ -92,6 +93,11 @@ class Recording:
     notes: tuple[str, ...]
     run: RunInfo | None
     common_clock: bool
+    replicas: int = 1
+
+    def found_of(self, replica: int) -> tuple[RankFound, ...]:
+        """What was found on the ranks of one replica."""
+        return tuple(found for found in self.found if found.rank // self.ranks == replica)
 
 
 def read_recording(
@@ -116,18 +122,22 @@ def read_recording(
     traces = load_traces(paths, progress)
     by_rank = _by_rank(traces)
     world = _world_size(by_rank)
-    ranks = world or max(len(by_rank), max(by_rank) + 1)
-    steps = _read_ranks(by_rank, ranks, schedule, Labels(labels))
-    _one_pipeline(steps)
+    processes = world or max(len(by_rank), max(by_rank) + 1)
     run, run_notes = _run_info(by_rank)
+    ranks, replicas = _shape(processes, run)
+    steps = _read_ranks(by_rank, ranks, schedule, Labels(labels))
+    _one_pipeline(steps, ranks)
     unattached = list(attach_loose(steps, ranks))
-    clocks = clocks_of(by_rank, steps)
+    clocks = clocks_of(by_rank, steps, ranks)
     for rank, by in clocks.offsets.items():
         shifted(steps[rank], by)
 
     names, unmatched = _step_names(steps)
     lost = Lost()
-    timelines = tuple(assemble(ranks, _of_step(steps, name), common_clock=clocks.common, lost=lost) for name in names)
+    timelines = tuple(
+        assemble(ranks, _of_step(steps, name), replicas=replicas, common_clock=clocks.common, lost=lost)
+        for name in names
+    )
     found = tuple(
         RankFound(
             rank,
@@ -149,17 +159,30 @@ def read_recording(
         steps=timelines,
         step_names=names,
         found=found,
-        missing=tuple(missing_lines(ranks, steps, names, lost, unmatched)),
+        missing=tuple(missing_lines(processes, steps, names, lost, unmatched)),
         notes=(*mended, *run_notes, *clocks.notes, *unattached, *note_lines(steps, lost)),
         run=run,
         common_clock=clocks.common,
+        replicas=replicas,
     )
+
+
+def _shape(processes: int, run: RunInfo | None) -> tuple[int, int]:
+    """Pipeline ranks and replicas of so many processes: one replica, unless the run says otherwise of itself."""
+    if run is None or run.replicas <= 1:
+        return processes, 1
+    if run.ranks * run.replicas != processes:
+        raise TraceError(
+            f"the run names {run.replicas} replicas of {run.ranks} ranks, but the traces are of {processes} ranks",
+            "give the traces of one run",
+        )
+    return run.ranks, run.replicas
 
 
 def _read_ranks(
     by_rank: Mapping[int, TraceFile], ranks: int, schedule: Schedule | None, labels: Labels
 ) -> dict[int, RankSteps]:
-    steps = {rank: read_steps(trace, rank, Reading(labels)) for rank, trace in sorted(by_rank.items())}
+    steps = {rank: read_steps(trace, rank % ranks, Reading(labels)) for rank, trace in sorted(by_rank.items())}
     silent = [rank for rank, of in steps.items() if of.style is LabelStyle.NONE]
     if schedule is None or not silent:
         return steps
@@ -169,7 +192,7 @@ def _read_ranks(
             "give the schedule that was run, with its -p",
         )
     how = Reading(labels, schedule.name, wanted_of(schedule))
-    return steps | {rank: read_steps(by_rank[rank], rank, how) for rank in silent}
+    return steps | {rank: read_steps(by_rank[rank], rank % ranks, how) for rank in silent}
 
 
 def _by_rank(traces: Sequence[TraceFile]) -> dict[int, TraceFile]:
@@ -220,11 +243,11 @@ def _world_size(by_rank: Mapping[int, TraceFile]) -> int | None:
     return world
 
 
-def _one_pipeline(steps: Mapping[int, RankSteps]) -> None:
-    holder: dict[tuple[int, int], int] = {}
+def _one_pipeline(steps: Mapping[int, RankSteps], ranks: int) -> None:
+    holder: dict[tuple[int, int, int], int] = {}
     for rank, of in steps.items():
         for pipe, stage in stages_of(of):
-            other = holder.setdefault((pipe, stage), rank)
+            other = holder.setdefault((rank // ranks, pipe, stage), rank)
             if other != rank:
                 of_pipe = f" of pipe {pipe}" if pipe else ""
                 raise TraceError(
@@ -254,7 +277,7 @@ def _run_info(by_rank: Mapping[int, TraceFile]) -> tuple[RunInfo | None, list[st
         return None, notes
     first = min(infos)
     for rank, info in infos.items():
-        for what in ("schedule", "ranks", "microbatches", "started"):
+        for what in ("schedule", "ranks", "replicas", "microbatches", "started"):
             one, other = getattr(infos[first], what), getattr(info, what)
             if one != other:
                 raise TraceError(
@@ -269,9 +292,10 @@ def _run_info(by_rank: Mapping[int, TraceFile]) -> tuple[RunInfo | None, list[st
 def _shared_cores(info: RunInfo) -> list[str]:
     """Whether ranks had to take turns on the machine, which no label shows."""
     cpus = info.options.get("cpus")
-    if info.workload == "sleep" or not isinstance(cpus, int) or cpus >= info.ranks:
+    processes = info.ranks * info.replicas
+    if info.workload == "sleep" or not isinstance(cpus, int) or cpus >= processes:
         return []
-    return [f"{info.ranks} ranks shared {cpus} CPUs: what they computed took longer by their waiting for a core"]
+    return [f"{processes} ranks shared {cpus} CPUs: what they computed took longer by their waiting for a core"]
 
 
 def _step_names(steps: Mapping[int, RankSteps]) -> tuple[tuple[str, ...], list[str]]:

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipetrace.errors import TraceError
-from pipetrace.trace.chrome import micros
 from pipetrace.trace.load import TraceFile, load_trace
 from pipetrace.trace.reading.events import Collector, Event
+from tests.trace.recorded import micros
 
 GOOD = b'{"baseTimeNanoseconds": 1790857026000000000, "traceEvents": [{"ph": "X", "name": "a", "ts": 1.5, "dur": 2}]}'
 
@@ -172,9 +172,7 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory,
 def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
     """400,000 events of 56 MB stand in columns of 16 MB; the text is never held as a whole."""
     path = tmp_path / "rank0.json"
-    line = (
-        b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "ts": 5110859219155.958, "dur": 1.5, '
-    )
+    line = b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "ts": 5110859219155.958, "dur": 1.5, '
     line += b'"args": {"External id": 12345678}},\n'
     with path.open("wb") as file:
         file.write(b'{"traceEvents": [')

@@ -14,12 +14,17 @@ def attach_loose(steps: Mapping[int, RankSteps], ranks: int) -> Iterator[str]:
     """Gives transfers to actions in the order of both, on ranks where labels stand for compute alone.
 
     Args:
-        steps: Are added to.
-        ranks: Of the pipeline; where some are not recorded, where their stages lie is not known.
+        steps: By global rank, replica by replica; are added to.
+        ranks: Of a pipeline; where some are not recorded, where their stages lie is not known.
 
     Returns:
         What could not be told, a line each.
     """
+    for replica in sorted({rank // ranks for rank in steps}):
+        yield from _attach({rank: of for rank, of in steps.items() if rank // ranks == replica}, ranks)
+
+
+def _attach(steps: Mapping[int, RankSteps], ranks: int) -> Iterator[str]:
     holders = {stage: rank for rank, of in steps.items() for stage in stages_of(of)}
     for rank, of in steps.items():
         for name, step in of.steps.items():
