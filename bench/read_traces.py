@@ -17,7 +17,6 @@ import tempfile
 from pathlib import Path
 
 import pipetrace
-from pipetrace.trace.chrome import micros
 
 EVENTS = 2_000_000
 _START = 5_110_859_219_155_958  # ns after the base, as torch's traces have it
@@ -44,6 +43,11 @@ _READERS = {
     "orjson": ("import orjson", "assert orjson.loads(path.read_bytes())"),
     "orjson, gc off": ("import orjson", "gc.disable()\nassert orjson.loads(path.read_bytes())"),
 }
+
+
+def micros(ns: int) -> str:
+    """ns as µs, to the last digit."""
+    return f"{ns // 1000}.{ns % 1000:03}"
 
 
 def write_trace(path: Path, events: int, *, pretty: bool = False) -> int:
