@@ -69,7 +69,7 @@ LAYERS = {
     "waiting": {"errors", "times"},
     "timeline": {"action", "errors"},
     "schedules": {"action", "costs", "errors", "placement", "schedule"},
-    "ready": {"action", "links", "schedule", "transfers", "waiting"},
+    "ready": {"action", "errors", "links", "schedule", "transfers", "waiting"},
     "events": {"action", "errors", "links", "ready", "transfers", "waiting"},
     "lanes": {"action", "costs", "links", "schedule"},
     "after_step": {"action", "costs", "schedule"},
@@ -87,7 +87,7 @@ LAYERS = {
         "transfers",
         "waiting",
     },
-    "metrics": {"action", "costs", "errors", "links", "schedule", "timeline", "transfers"},
+    "metrics": {"action", "costs", "errors", "links", "schedule", "timeline", "times", "transfers"},
     "fit": {"action", "costs", "errors", "timeline"},
 }
 LAYERS["same_model"] = {"costs"}
@@ -96,6 +96,7 @@ LAYERS["candidates"] = {"compare", "costs", "costs_io", "errors", "schedule", "s
 LAYERS["advice"] = {"compare", "metrics"}
 CORE = set(LAYERS)
 LAYERS["passes"] = {
+    "times",
     "action",
     "costs",
     "errors",

@@ -76,6 +76,7 @@ class RunConfig:
 
     Raises:
         RunError: A value is out of range or of the wrong type.
+        CostError: The same of what says how ranks wait.
     """
 
     workload: str = "sleep"
@@ -120,6 +121,7 @@ class RunConfig:
                 f"hidden {self.hidden} cannot be shared by {self.heads} heads evenly",
                 "give heads that divide hidden",
             )
+        object.__setattr__(self, "wait", self.waiting.policy)  # which also checks it; a text would do
         self._check_experts()
         # Also false for NaN.
         if not 0 < self.timeout <= 1e9:

@@ -17,7 +17,7 @@ import pipetrace
 from pipetrace.action import Action, Kind, parse, parse_action
 from pipetrace.costs import Costs, PairCost, StageCosts
 from pipetrace.diff_run import diff_traces
-from pipetrace.errors import OutputError, RunError
+from pipetrace.errors import OutputError, RunError, ScheduleError
 from pipetrace.execute import RunConfig, RunResult, run
 from pipetrace.execute.runner import describe, longest_action
 from pipetrace.passes import add_communication
@@ -256,3 +256,10 @@ def test_an_action_may_take_longer_than_the_timeout() -> None:
     # A pair shows no progress between its halves.
     pairs = RunConfig(costs=Costs(StageCosts(1000 * MS, 2000 * MS, 3000 * MS)))
     assert longest_action(pipetrace.build("dualpipe", 2, 4), pairs) == pytest.approx(6.0)
+
+
+def test_caps_that_cannot_be_kept_are_refused_before_anything_is_there(tmp_path: Path) -> None:
+    config = RunConfig(wait=Wait.DATAFLOW, caps=(1, 1))
+    with pytest.raises(ScheduleError, match="rank 0: a cap of 1 chunks has no room for the list order, which holds 2"):
+        run(pipetrace.build("1f1b", 2, 4), config, tmp_path / "run")
+    assert not list(tmp_path.iterdir())
