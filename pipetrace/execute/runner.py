@@ -26,6 +26,7 @@ from pipetrace.version import __version__
 _FACTORIES = {
     "sleep": "pipetrace.execute.workloads.sleep:build",
     "moe": "pipetrace.execute.workloads.moe:build",
+    "own": "pipetrace.execute.workloads.own:build",
     "transformer": "pipetrace.execute.workloads.transformer:build",
 }
 
