@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from pipetrace.cli.ending import Interrupted
 from pipetrace.errors import RunError
 from pipetrace.schedules import get
 from pipetrace.waiting import Wait
+
+if TYPE_CHECKING:
+    from pipetrace.execute import Repeats
 
 HELP = "Run a schedule for real with torch under torch.profiler, one process a rank (CPU, gloo)."
 EXAMPLE = "pipetrace run zb-h1 -p 4 -m 8 --costs F=20,I=20,W=20 -o RUN/"
@@ -47,7 +50,7 @@ def command(
     layers: Annotated[int, typer.Option(help="Blocks a stage.")] = 1,
     sequence: Annotated[int, typer.Option(help="Tokens of a sequence.")] = 64,
     batch: Annotated[int, typer.Option(help="Sequences of a microbatch.")] = 2,
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    dtype: Annotated[str, typer.Option(help="float32, float64 or bfloat16.")] = "float32",
     experts: Annotated[int, typer.Option(help="moe: experts of a layer.")] = 8,
     top_k: Annotated[int, typer.Option(help="moe: experts that a token goes to.")] = 2,
     capacity: Annotated[
@@ -73,9 +76,24 @@ def command(
     no_preflight: Annotated[
         bool, typer.Option("--no-preflight", help="Start without looking for deadlocks and swapped transfers first.")
     ] = False,
+    device: Annotated[
+        str, typer.Option(help="cpu (gloo) or cuda (NCCL, a GPU a rank; --one-process for one GPU).")
+    ] = "cpu",
+    one_process: Annotated[
+        bool,
+        typer.Option("--one-process", help="All ranks in one process on one device: two streams, or threads, a rank."),
+    ] = False,
+    channel: Annotated[
+        options.Channel,
+        typer.Option(help="ordered: send without tags, through a process group a direction, as NCCL needs it."),
+    ] = options.Channel.TAGGED,
+    repeat: Annotated[
+        int, typer.Option(metavar="N", help="N runs, each in new processes, into RUN/1 to RUN/N; torch loads once.")
+    ] = 1,
     typed: options.Typed = frozenset(),
 ) -> None:
     from pipetrace.execute import RunConfig
+    from pipetrace.execute import repeat as execute_repeatedly
     from pipetrace.execute import run as execute
     from pipetrace.execute.inject import parse_injections
 
@@ -119,20 +137,40 @@ def command(
         timeout=timeout,
         inject=parse_injections(inject or []),
         preflight=not no_preflight,
+        device=device,
+        one_process=one_process,
+        ordered=channel is options.Channel.ORDERED,
         wait=wait,
         reorder=not no_reorder,
     )
     before = _traces(out)
     try:
-        result = execute(schedule, config, out, say)
+        if repeat == 1:
+            results = {out: execute(schedule, config, out, say)}
+        else:
+            repeats = execute_repeatedly(schedule, config, out, repeat, say)
+            results = {out / result.folder.name: result for result in repeats.runs}
     except KeyboardInterrupt:
         kept = len(_traces(out) - before)
         raise Interrupted(*[f"the traces of {kept} ranks up to there are kept in {out}"] * (kept > 0)) from None
-    if result.check is not None:
-        tell(result.check.text)
-    say(f"the run lies in {out}; next: pipetrace diff {out}")
-    if result.check is not None and not result.check.passed:
+    checks = [(folder, result.check) for folder, result in results.items() if result.check is not None]
+    for folder, outcome in checks:
+        tell(outcome.text if repeat == 1 else f"{folder.name}: {outcome.text}")
+    if repeat == 1:
+        say(f"the run lies in {out}; next: pipetrace diff {out}")
+    else:
+        _tell_makespans(repeats)
+        say(f"the runs lie in {out}; next: pipetrace diff {out / '1'}")
+    if not all(outcome.passed for _, outcome in checks):
         raise typer.Exit(1)
+
+
+def _tell_makespans(repeats: Repeats) -> None:
+    from pipetrace.report.units import percent, unit_for
+
+    unit = unit_for(repeats.median)
+    tell(f"makespan   {' '.join(unit.number(makespan) for makespan in repeats.makespans)} {unit.name}")
+    tell(f"median     {unit.text(repeats.median)}, spread {percent(repeats.spread)} (longest - shortest)")
 
 
 def _refuse_what_has_no_effect(workload: str, typed: options.Typed) -> None:
@@ -154,5 +192,8 @@ def _refuse_what_has_no_effect(workload: str, typed: options.Typed) -> None:
 def _traces(folder: Path) -> set[tuple[str, int]]:
     """The traces that lie in a folder, and when each was written."""
     with suppress(OSError, ValueError):
-        return {(path.name, path.stat().st_mtime_ns) for path in folder.glob("rank*_trace.json.gz")}
+        return {
+            (str(path), path.stat().st_mtime_ns)
+            for path in (*folder.glob("rank*_trace.json.gz"), *folder.glob("*/rank*_trace.json.gz"))
+        }
     return set()

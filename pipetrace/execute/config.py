@@ -11,7 +11,8 @@ from pipetrace.execute.inject import Injections
 from pipetrace.waiting import Wait, Waiting, waiting_to_dict
 
 WORKLOADS = ("sleep", "transformer", "moe", "own")
-DTYPES = ("float32", "float64")
+DTYPES = ("float32", "float64", "bfloat16")
+DEVICES = ("cpu", "cuda")
 
 OPTIONS_OF = {
     "sleep": ("message_bytes",),
@@ -60,7 +61,7 @@ class RunConfig:
         layers: Blocks in a stage.
         sequence: Tokens in a sequence.
         batch: Sequences in a microbatch.
-        dtype: "float32" or "float64".
+        dtype: "float32", "float64" or "bfloat16".
         experts: Experts in a layer, over all replicas.
         top_k: Experts that each token goes to.
         capacity: Rows that an expert is given by each replica's microbatch, as a factor of its even share; tokens
@@ -71,6 +72,10 @@ class RunConfig:
         seed: Of weights and tokens.
         timeout: Seconds without progress of any rank before a run is given up.
         inject: Faults that the run is given on purpose.
+        device: "cpu" or "cuda".
+        one_process: All ranks in one process on one device, a compute and a communication stream each; on a CPU a
+            stream is a thread.
+        ordered: Send without tags, through a process group for each direction, as NCCL needs it, on CPUs too.
         preflight: Look for deadlocks, and for transfers that would not meet, before anything starts.
         wait: When receives are posted, and what waits for them.
         reorder: Whether `dataflow` may leave the list order.
@@ -103,12 +108,19 @@ class RunConfig:
     timeout: float = 60.0
     inject: Injections = field(default_factory=Injections)
     preflight: bool = True
+    device: str = "cpu"
+    one_process: bool = False
+    ordered: bool = False
     wait: Wait = Wait.PREFETCH
     reorder: bool = True
     caps: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        for name, value, known in (("workload", self.workload, WORKLOADS), ("dtype", self.dtype, DTYPES)):
+        for name, value, known in (
+            ("workload", self.workload, WORKLOADS),
+            ("dtype", self.dtype, DTYPES),
+            ("device", self.device, DEVICES),
+        ):
             if value not in known:
                 raise RunError(f"unknown {name} {value!r}", f"give {' or '.join(known)}")
         for name, least in _AT_LEAST.items():
@@ -130,9 +142,22 @@ class RunConfig:
                 'stages go with the workload "own": package.module:function',
             )
         self._check_experts()
+        self._check_device()
         # Also false for NaN.
         if not 0 < self.timeout <= 1e9:
             raise RunError(f"the timeout is {self.timeout} s", "give seconds, above 0")
+
+    def _check_device(self) -> None:
+        if self.device == "cuda" and self.workload == "moe":
+            raise RunError("the workload moe runs on CPUs", "run sleep or transformer on GPUs")
+        if not self.one_process:
+            return
+        if self.ep > 1:
+            raise RunError(f"{self.ep} replicas in one process", "replicas are processes: leave one of the two out")
+        if self.inject.texts:
+            raise RunError("faults are given to processes", "leave out the faults, or let each rank be a process")
+        if self.ordered:
+            raise RunError("nothing is sent within one process", "leave ordered channels out")
 
     def _check_experts(self) -> None:
         if self.ep > 1 and self.workload != "moe":
@@ -167,4 +192,8 @@ class RunConfig:
             options["inject"] = list(self.inject.texts)
         if not self.preflight:
             options["preflight"] = False
+        if self.one_process:
+            options["ranks_share_a_device"] = True
+        if self.ordered:
+            options["channel"] = "ordered"
         return options

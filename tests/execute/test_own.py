@@ -17,6 +17,8 @@ from pipetrace.schedule import Schedule
 from tests.execute import own_models
 from tests.execute.in_process import run_rank
 
+CPU = torch.device("cpu")
+
 # All stages on one rank: what is checked here is the model, not the transport.
 SPLIT = "0F0 0F1 1F0 1F1 2F0 2F1 2I0 2I1 2W1 2W0 1I0 1W0 1B1 0I0 0W0 0B1"
 WHOLE = "0F0 0F1 1F0 1F1 2F0 2F1 2B0 2B1 1B0 1B1 0B0 0B1"
@@ -38,7 +40,7 @@ def config(name: str, seed: int = 0) -> RunConfig:
 )
 def test_a_model_agrees_with_a_single_process_to_the_last_bit(name: str, actions: str, compared: int) -> None:
     torch.set_num_threads(1)
-    workload = OwnWorkload(schedule(actions), config(name))
+    workload = OwnWorkload(schedule(actions), config(name), CPU)
     stages, _, _ = run_rank(schedule(actions), workload)
     check = workload.check(compile_rank(schedule(actions), 0), stages, lambda: None)
     assert check.bit_equal, check
@@ -50,7 +52,7 @@ def test_a_model_agrees_with_a_single_process_to_the_last_bit(name: str, actions
 
 def test_i_of_the_first_stage_is_more_than_nothing() -> None:
     """Its body's input gradient is made there, so that W makes only weights' gradients."""
-    workload = OwnWorkload(schedule(SPLIT), config("views"))
+    workload = OwnWorkload(schedule(SPLIT), config("views"), CPU)
     stage = workload.stage(0, 0)
     assert isinstance(stage.inlet, torch.nn.Embedding)
     stage.begin_step()
@@ -63,14 +65,14 @@ def test_i_of_the_first_stage_is_more_than_nothing() -> None:
 
 def test_weights_follow_from_the_seed_on_whatever_rank() -> None:
     for name in ("views", "made_alone"):
-        one, two, other = (OwnWorkload(schedule(SPLIT), config(name, seed)).stage(0, 1) for seed in (0, 0, 1))
+        one, two, other = (OwnWorkload(schedule(SPLIT), config(name, seed), CPU).stage(0, 1) for seed in (0, 0, 1))
         for (_, ours), (_, theirs) in zip(one.named_parameters(), two.named_parameters(), strict=True):
             assert torch.equal(ours, theirs)
         assert not torch.equal(one.named_parameters()[0][1], other.named_parameters()[0][1])
 
 
 def test_buffers_have_the_shape_of_what_comes() -> None:
-    workload = OwnWorkload(schedule(SPLIT), config("floats"))
+    workload = OwnWorkload(schedule(SPLIT), config("floats"), CPU)
     workload.stage(0, 1)
     assert workload.buffer(parse_action("1RECV_F0")).shape == (3, 6)
     assert workload.buffer(parse_action("1RECV_B0")).shape == (3, 6)
@@ -81,7 +83,7 @@ def told(name: str, actions: str = SPLIT) -> str:
     """The one line that a wrong model gives before the first step."""
 
     def start() -> None:
-        workload = OwnWorkload(schedule(actions), config(name))
+        workload = OwnWorkload(schedule(actions), config(name), CPU)
         for stage in range(3):
             workload.stage(0, stage)
 
@@ -131,7 +133,7 @@ def test_what_is_wrong_with_a_model_is_told_in_one_line(name: str, says: str) ->
 )
 def test_a_function_that_cannot_be_found(path: str, says: str) -> None:
     with pytest.raises(RunError) as caught:
-        OwnModel(path, 3, 2, 0)
+        OwnModel(path, 3, 2, 0, CPU)
     assert says in f"{caught.value.message} ({caught.value.hint})"
 
 
@@ -139,10 +141,10 @@ def test_a_module_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "halfway_model.py").write_text("import no_such_dependency\n")
     with pytest.raises(RunError, match="No module named 'no_such_dependency'"):
-        OwnModel("halfway_model:make", 3, 2, 0)
+        OwnModel("halfway_model:make", 3, 2, 0, CPU)
     (tmp_path / "broken_model.py").write_text("def make(:\n")
     with pytest.raises(RunError, match="SyntaxError"):
-        OwnModel("broken_model:make", 3, 2, 0)
+        OwnModel("broken_model:make", 3, 2, 0, CPU)
 
 
 def test_two_pipes_of_a_users_model_run_for_real(tmp_path: Path) -> None:

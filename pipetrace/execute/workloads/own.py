@@ -21,11 +21,10 @@ from pipetrace.action import Action, Kind, code_kind
 from pipetrace.errors import RunError
 from pipetrace.execute.check import compare, weight_orders
 from pipetrace.execute.config import RunConfig
-from pipetrace.execute.expert_parallel import Exchange
 from pipetrace.execute.program import Program, compile_rank
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.stages.autograd_stage import AutogradStage
-from pipetrace.execute.workloads.base import Stages
+from pipetrace.execute.workloads.base import Host, Stages
 from pipetrace.schedule import Schedule
 from pipetrace.schedules.own import error_text
 from pipetrace.shown import shown
@@ -44,13 +43,14 @@ class OwnModel:
         stages: How many the schedule has.
         microbatches: Of a step.
         seed: Set before the function is called, and again before each stage is made.
+        device: Where modules and batches are put.
 
     Raises:
         RunError: The function cannot be found or called, or what it returned is not what was asked for.
     """
 
-    def __init__(self, path: str, stages: int, microbatches: int, seed: int) -> None:
-        self._path, self._seed, self._microbatches = path, seed, microbatches
+    def __init__(self, path: str, stages: int, microbatches: int, seed: int, device: torch.device) -> None:
+        self._path, self._seed, self._microbatches, self._device = path, seed, microbatches, device
         function = _function(path)
         torch.manual_seed(seed)
         returned = self._call("", function, stages, microbatches)
@@ -83,7 +83,7 @@ class OwnModel:
         """
         entry = self._entries[stage]
         if isinstance(entry, nn.Module):
-            return deepcopy(entry)
+            return deepcopy(entry).to(self._device)
         if not callable(entry):
             raise RunError(
                 f"--stages {self._path}: stage {stage} is {_kind(entry)}", "give a module, or what makes one"
@@ -92,7 +92,7 @@ class OwnModel:
         made = self._call(f": making stage {stage}", entry)
         if not isinstance(made, nn.Module):
             raise RunError(f"--stages {self._path}: making stage {stage} gave {_kind(made)}", "return an nn.Module")
-        return made
+        return made.to(self._device)
 
     def loss(self, output: torch.Tensor, microbatch: int) -> torch.Tensor:
         """A microbatch's share of the step's loss, which is the mean over its microbatches.
@@ -156,7 +156,7 @@ class OwnModel:
             )
         inputs, targets = pair
         if made:
-            return inputs.detach(), targets.detach()
+            return inputs.detach().to(self._device), targets.detach().to(self._device)
         for name, tensor in (("inputs", inputs), ("targets", targets)):
             if tensor.ndim == 0 or tensor.shape[0] % self._microbatches:
                 raise RunError(
@@ -164,7 +164,10 @@ class OwnModel:
                     f"{self._microbatches} microbatches along the first dimension",
                     "give a multiple of the microbatches, or a function of a microbatch's number",
                 )
-        return tuple(tensor.detach().chunk(self._microbatches)[microbatch].contiguous() for tensor in (inputs, targets))
+        inputs, targets = (
+            tensor.detach().chunk(self._microbatches)[microbatch].contiguous().to(self._device) for tensor in pair
+        )
+        return inputs, targets
 
     def _check_batches(self) -> None:
         first = self.batches[0][0]
@@ -193,9 +196,9 @@ class OwnModel:
 class OwnWorkload:
     """Runs a user's model. The first stage starts with an inlet where its input has no gradient."""
 
-    def __init__(self, schedule: Schedule, config: RunConfig) -> None:
+    def __init__(self, schedule: Schedule, config: RunConfig, device: torch.device) -> None:
         self._schedule = schedule
-        self._model = OwnModel(config.stages, schedule.stages, schedule.microbatches, config.seed)
+        self._model = OwnModel(config.stages, schedule.stages, schedule.microbatches, config.seed, device)
         self._path = config.stages
         self._outputs: list[torch.Tensor] = []
         self._splits = bool((code_kind(np.concatenate([schedule.code, schedule.partner])) == Kind.I).any())
@@ -286,6 +289,6 @@ def _kind(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
-def build(schedule: Schedule, config: RunConfig, exchange: Exchange) -> OwnWorkload:  # noqa: ARG001 - no replicas
+def build(schedule: Schedule, config: RunConfig, host: Host) -> OwnWorkload:
     """The workload that `--stages` runs."""
-    return OwnWorkload(schedule, config)
+    return OwnWorkload(schedule, config, host.device)
