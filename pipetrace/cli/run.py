@@ -134,7 +134,8 @@ def command(
         raise Interrupted(*[f"the traces of {kept} ranks up to there are kept in {out}"] * (kept > 0)) from None
     if result.check is not None:
         tell(result.check.text)
-    say(f"the run lies in {out}; next: pipetrace diff {out}")
+    if result.speaks:
+        say(f"the run lies in {out}; next: pipetrace diff {out}")
     if result.check is not None and not result.check.passed:
         raise typer.Exit(1)
 
