@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from pipetrace.cli.ending import Interrupted
 from pipetrace.errors import RunError
 from pipetrace.schedules import get
 from pipetrace.waiting import Wait
+
+if TYPE_CHECKING:
+    from pipetrace.execute import Repeats
 
 HELP = "Run a schedule for real with torch under torch.profiler, one process a rank (CPU, gloo)."
 EXAMPLE = "pipetrace run zb-h1 -p 4 -m 8 --costs F=20,I=20,W=20 -o RUN/"
@@ -79,9 +82,13 @@ def command(
         options.Channel,
         typer.Option(help="ordered: send without tags, through a process group a direction, as NCCL needs it."),
     ] = options.Channel.TAGGED,
+    repeat: Annotated[
+        int, typer.Option(metavar="N", help="N runs, each in new processes, into RUN/1 to RUN/N; torch loads once.")
+    ] = 1,
     typed: options.Typed = frozenset(),
 ) -> None:
     from pipetrace.execute import RunConfig
+    from pipetrace.execute import repeat as execute_repeatedly
     from pipetrace.execute import run as execute
     from pipetrace.execute.inject import parse_injections
 
@@ -128,16 +135,34 @@ def command(
     )
     before = _traces(out)
     try:
-        result = execute(schedule, config, out, say)
+        if repeat == 1:
+            results = {out: execute(schedule, config, out, say)}
+        else:
+            repeats = execute_repeatedly(schedule, config, out, repeat, say)
+            results = {out / result.folder.name: result for result in repeats.runs}
     except KeyboardInterrupt:
         kept = len(_traces(out) - before)
         raise Interrupted(*[f"the traces of {kept} ranks up to there are kept in {out}"] * (kept > 0)) from None
-    if result.check is not None:
-        tell(result.check.text)
-    if result.speaks:
+    checks = [(folder, result.check) for folder, result in results.items() if result.check is not None]
+    for folder, outcome in checks:
+        tell(outcome.text if repeat == 1 else f"{folder.name}: {outcome.text}")
+    if not all(result.speaks for result in results.values()):
+        return
+    if repeat == 1:
         say(f"the run lies in {out}; next: pipetrace diff {out}")
-    if result.check is not None and not result.check.passed:
+    else:
+        _tell_makespans(repeats)
+        say(f"the runs lie in {out}; next: pipetrace diff {out / '1'}")
+    if not all(outcome.passed for _, outcome in checks):
         raise typer.Exit(1)
+
+
+def _tell_makespans(repeats: Repeats) -> None:
+    from pipetrace.report.units import percent, unit_for
+
+    unit = unit_for(repeats.median)
+    tell(f"makespan   {' '.join(unit.number(makespan) for makespan in repeats.makespans)} {unit.name}")
+    tell(f"median     {unit.text(repeats.median)}, spread {percent(repeats.spread)} (longest - shortest)")
 
 
 def _refuse_what_has_no_effect(workload: str, typed: options.Typed) -> None:
@@ -158,5 +183,8 @@ def _refuse_what_has_no_effect(workload: str, typed: options.Typed) -> None:
 def _traces(folder: Path) -> set[tuple[str, int]]:
     """The traces that lie in a folder, and when each was written."""
     with suppress(OSError, ValueError):
-        return {(path.name, path.stat().st_mtime_ns) for path in folder.glob("rank*_trace.json.gz")}
+        return {
+            (str(path), path.stat().st_mtime_ns)
+            for path in (*folder.glob("rank*_trace.json.gz"), *folder.glob("*/rank*_trace.json.gz"))
+        }
     return set()

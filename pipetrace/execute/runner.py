@@ -17,7 +17,7 @@ from pipetrace.execute.channels import check_channels
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.folder import Claim, claim
 from pipetrace.execute.job import Job
-from pipetrace.execute.launcher import launch
+from pipetrace.execute.launcher import Launcher, launch
 from pipetrace.execute.program import preflight
 from pipetrace.execute.result import CheckReport, RankCheck, RunResult
 from pipetrace.execute.torchrun import elastic, run_here
@@ -43,7 +43,11 @@ _TOLERATED_EPSILONS = {"float32": 1000, "float64": 1000, "bfloat16": 4}
 
 
 def run(
-    schedule: Schedule, config: RunConfig, folder: Path, progress: Callable[[str], None] | None = None
+    schedule: Schedule,
+    config: RunConfig,
+    folder: Path,
+    progress: Callable[[str], None] | None = None,
+    launcher: Launcher | None = None,
 ) -> RunResult:
     """Runs a schedule: one process a rank on this host's CPUs, recorded by torch.profiler.
 
@@ -51,7 +55,8 @@ def run(
         schedule: What to run.
         config: With what.
         folder: Where the traces go; made if it is not there, used again if an earlier run left it.
-        progress: Is told what happens, a short line each; called in the calling thread.
+        progress: Is told what happens, and what ranks print, a line each; called in the calling thread.
+        launcher: Starts the ranks; one that has started others before spares them the import of torch.
 
     Returns:
         What was run and, where `config.check` asks for it, how the results compare. A check that fails raises nothing.
@@ -88,7 +93,7 @@ def run(
         checks = run_here(job, folder, under, tell)
         return RunResult(folder, info, _report(config, checks) if checks else None, speaks=under.rank == 0)
     with claim(folder, schedule, info) as claimed:
-        checks = launch(job(claimed), tell)
+        checks = launch(job(claimed), tell) if launcher is None else launcher.run(job(claimed), tell)
     return RunResult(folder, info, _report(config, checks) if config.check else None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import io
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from pipetrace.errors import PipetraceError
 from pipetrace.execute.board import NEEDS_OTHERS, Line, Phase
 from pipetrace.execute.job import Job, RankError
 from pipetrace.execute.lifeline import end_with_parent
+from pipetrace.execute.output import log_name
 from pipetrace.execute.prepared import Prepared, one_process, one_rank
 from pipetrace.execute.result import RankCheck
 
@@ -57,7 +59,7 @@ def rank_main(rank: int, job: Job, line: Line, results: Connection, scratch: Pat
     status = 1
     try:
         end_with_parent(parent)
-        _redirect(scratch / f"rank{rank}.log")
+        _redirect(scratch / log_name(rank))
         stop = _StopSignal()
 
         def report(error: BaseException) -> None:
@@ -155,4 +157,8 @@ def _redirect(path: Path) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # The caller shows it as it comes.
+            stream.reconfigure(line_buffering=True)
     faulthandler.enable()
