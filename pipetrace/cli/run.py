@@ -156,6 +156,8 @@ def command(
     checks = [(folder, result.check) for folder, result in results.items() if result.check is not None]
     for folder, outcome in checks:
         tell(outcome.text if repeat == 1 else f"{folder.name}: {outcome.text}")
+    if not all(result.speaks for result in results.values()):
+        return
     if repeat == 1:
         say(f"the run lies in {out}; next: pipetrace diff {out}")
     else:
