@@ -101,10 +101,7 @@ def command(
         raise typer.BadParameter("--no-reorder goes with --wait dataflow; the others never leave the list order")
     if source is not None or (name is not None and "costs" in get(name).options):
         typed -= set(_COSTS)  # the order itself depends on them
-    if stages is not None:
-        if "workload" in typed:
-            raise typer.BadParameter("--stages is a workload by itself: leave --workload out")
-        workload = "own"
+    workload = _workload(workload, stages, typed)
     _refuse_what_has_no_effect(workload, typed)
     of = costs.of_actions()
     # The executor derives what is sent and received, and needs no list of it.
@@ -173,6 +170,14 @@ def _tell_makespans(repeats: Repeats) -> None:
     unit = unit_for(repeats.median)
     tell(f"makespan   {' '.join(unit.number(makespan) for makespan in repeats.makespans)} {unit.name}")
     tell(f"median     {unit.text(repeats.median)}, spread {percent(repeats.spread)} (longest - shortest)")
+
+
+def _workload(workload: str, stages: str | None, typed: options.Typed) -> str:
+    if stages is None:
+        return workload
+    if "workload" in typed:
+        raise typer.BadParameter("--stages is a workload by itself: leave --workload out")
+    return "own"
 
 
 def _refuse_what_has_no_effect(workload: str, typed: options.Typed) -> None:
