@@ -13,7 +13,7 @@ import typer
 from pipetrace.candidates import literal, of_schedule, of_spec
 from pipetrace.compare import Candidate
 from pipetrace.costs import Costs, Link, Network
-from pipetrace.costs_io import costs_from_dict, parse_costs, parse_time
+from pipetrace.costs_io import costs_from_dict, parse_costs
 from pipetrace.errors import CostError, ScheduleError
 from pipetrace.metrics import MemorySizes, sizes_from_dict
 from pipetrace.schedule import Schedule
@@ -22,6 +22,7 @@ from pipetrace.schedules.own import spec_from_file
 from pipetrace.shown import printable, shown
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
+from pipetrace.times import parse_time
 from pipetrace.toml_file import read_toml
 from pipetrace.trace.formats import Colour
 from pipetrace.waiting import Wait, Waiting

@@ -40,9 +40,9 @@ class Job:
     stall_s: float
 
     @property
-    def ranks(self) -> int:
-        """Processes: pipeline ranks of all replicas."""
-        return self.schedule.ranks * self.info.replicas
+    def processes(self) -> int:
+        """The pipeline ranks of all replicas, or one for all of them."""
+        return 1 if self.config.one_process else self.schedule.ranks * self.info.replicas
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from pipetrace.action import Action, Kind
 from pipetrace.execute.board import Line, Phase
-from pipetrace.execute.p2p import Transport
 from pipetrace.execute.stages.base import Stage
 from pipetrace.placement import Placement
 
@@ -64,6 +64,13 @@ def _holders(placement: Placement, stage: int, replicas: Sequence[int]) -> tuple
     return tuple(sorted(replica * placement.ranks + rank for replica in replicas for rank in of_one))
 
 
+class Adder(Protocol):
+    """What of a `Transport` adding up needs."""
+
+    def add_up(self, value: torch.Tensor, ranks: tuple[int, ...]) -> None:
+        """See `Transport`."""
+
+
 class GradientReduction:
     """Runs a rank's reductions, step after step.
 
@@ -79,7 +86,7 @@ class GradientReduction:
         self,
         work: Sequence[Reduction],
         stages: Mapping[tuple[int, int], Stage],
-        transport: Transport,
+        transport: Adder,
         line: Line,
         label: Callable[[str], AbstractContextManager[object]],
     ) -> None:

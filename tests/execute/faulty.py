@@ -10,9 +10,9 @@ from collections.abc import Callable
 import torch
 
 from pipetrace.execute.config import RunConfig
-from pipetrace.execute.expert_parallel import Exchange
 from pipetrace.execute.stages.autograd_stage import AutogradStage
 from pipetrace.execute.stages.moe_stage import MoeStage
+from pipetrace.execute.workloads.base import Host
 from pipetrace.execute.workloads.moe import MoeWorkload
 from pipetrace.execute.workloads.sleep import SleepStage, SleepWorkload
 from pipetrace.execute.workloads.transformer import TransformerWorkload
@@ -52,6 +52,7 @@ class _BreakingWorkload(SleepWorkload):
 
 
 def _raise() -> None:
+    print("about to break")
     raise ValueError("no such luck")
 
 
@@ -64,39 +65,39 @@ def _hang_deaf() -> None:
     time.sleep(1000)
 
 
-def raising(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def raising(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, _raise)
 
 
-def killed(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def killed(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
-def unnamed_signal(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def unnamed_signal(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGRTMIN + 6))
 
 
-def terminated(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def terminated(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGTERM))
 
 
-def stopped(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def stopped(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGSTOP))
 
 
-def exiting(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def exiting(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os._exit(3))
 
 
-def hanging(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def hanging(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, _hang)
 
 
-def deaf(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def deaf(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, _hang_deaf)
 
 
-def failing_to_start(schedule: Schedule, config: RunConfig, exchange: Exchange) -> SleepWorkload:
+def failing_to_start(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     raise MemoryError("too large")
 
 
@@ -120,7 +121,7 @@ class _ForgetfulWorkload(TransformerWorkload):
         return whole
 
 
-def forgetful(schedule: Schedule, config: RunConfig, exchange: Exchange) -> TransformerWorkload:
+def forgetful(schedule: Schedule, config: RunConfig, host: Host) -> TransformerWorkload:
     return _ForgetfulWorkload(schedule, config)
 
 
@@ -146,5 +147,5 @@ class _BreakingMoe(MoeWorkload):
         return made
 
 
-def killed_in_a_replica(schedule: Schedule, config: RunConfig, exchange: Exchange) -> MoeWorkload:
-    return _BreakingMoe(schedule, config, exchange)
+def killed_in_a_replica(schedule: Schedule, config: RunConfig, host: Host) -> MoeWorkload:
+    return _BreakingMoe(schedule, config, host.exchange)

@@ -17,7 +17,7 @@ from pipetrace.execute.expert_parallel import Exchange
 from pipetrace.execute.program import Program, compile_rank
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.stages.moe_stage import MoeStage
-from pipetrace.execute.workloads.base import Stages
+from pipetrace.execute.workloads.base import Host, Stages
 from pipetrace.execute.workloads.moe_layers import Attention, Expert, MoeLayer
 from pipetrace.execute.workloads.moe_reference import ReferenceStage, compare_with_reference
 from pipetrace.execute.workloads.transformer import VOCABULARY, Embedding
@@ -31,7 +31,7 @@ class MoeWorkload:
 
     def __init__(self, schedule: Schedule, config: RunConfig, exchange: Exchange) -> None:
         self._schedule, self._config, self._exchange = schedule, config, exchange
-        self._dtype = {"float32": torch.float32, "float64": torch.float64}[config.dtype]
+        self._dtype = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}[config.dtype]
 
     def _seed(self, stream: int, number: int) -> int:
         return (self._config.seed << 30) + (stream << 28) + number
@@ -116,6 +116,6 @@ class MoeWorkload:
         return compare_with_reference(rank, self._exchange, actions, schedule.stages - 1, mine, self, tick)
 
 
-def build(schedule: Schedule, config: RunConfig, exchange: Exchange) -> MoeWorkload:
+def build(schedule: Schedule, config: RunConfig, host: Host) -> MoeWorkload:
     """The workload that `--workload moe` runs."""
-    return MoeWorkload(schedule, config, exchange)
+    return MoeWorkload(schedule, config, host.exchange)
