@@ -62,10 +62,12 @@ LAYERS = {
     "transfers": {"action", "errors", "links"},
     "schedule": {"action", "chain", "errors", "links", "placement", "transfers", "validation"},
     "channels": {"action", "errors", "schedule", "transfers"},
-    "times": set(),
+    "times": {"errors"},
     "part_costs": {"action", "errors", "times"},
     "costs": {"action", "errors", "part_costs", "schedule", "times"},
-    "costs_io": {"costs", "errors", "times"},
+    "parts_io": {"action", "errors", "part_costs", "times"},
+    "moe_model": {"errors", "part_costs", "times"},
+    "costs_io": {"costs", "errors", "moe_model", "part_costs", "parts_io", "times"},
     "waiting": {"errors", "times"},
     "timeline": {"action", "errors"},
     "schedules": {"action", "costs", "errors", "placement", "schedule"},
@@ -92,7 +94,17 @@ LAYERS = {
 }
 LAYERS["same_model"] = {"costs"}
 LAYERS["compare"] = {"costs", "errors", "metrics", "same_model", "schedule", "simulate", "timeline", "waiting"}
-LAYERS["candidates"] = {"compare", "costs", "costs_io", "errors", "schedule", "schedules", "toml_file", "waiting"}
+LAYERS["candidates"] = {
+    "times",
+    "compare",
+    "costs",
+    "costs_io",
+    "errors",
+    "schedule",
+    "schedules",
+    "toml_file",
+    "waiting",
+}
 LAYERS["advice"] = {"compare", "metrics"}
 CORE = set(LAYERS)
 LAYERS["passes"] = {
