@@ -15,11 +15,12 @@ from pipetrace.action import NO_ACTION
 from pipetrace.errors import RunError
 from pipetrace.execute.channels import check_channels
 from pipetrace.execute.config import RunConfig
-from pipetrace.execute.folder import claim
+from pipetrace.execute.folder import Claim, claim
 from pipetrace.execute.job import Job
-from pipetrace.execute.launcher import launch
+from pipetrace.execute.launcher import Launcher, launch
 from pipetrace.execute.program import preflight
 from pipetrace.execute.result import CheckReport, RankCheck, RunResult
+from pipetrace.execute.torchrun import elastic, run_here
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import RunInfo
 from pipetrace.version import __version__
@@ -27,6 +28,7 @@ from pipetrace.version import __version__
 _FACTORIES = {
     "sleep": "pipetrace.execute.workloads.sleep:build",
     "moe": "pipetrace.execute.workloads.moe:build",
+    "own": "pipetrace.execute.workloads.own:build",
     "transformer": "pipetrace.execute.workloads.transformer:build",
 }
 
@@ -42,7 +44,11 @@ _TOLERATED_EPSILONS = {"float32": 1000, "float64": 1000, "bfloat16": 4}
 
 
 def run(
-    schedule: Schedule, config: RunConfig, folder: Path, progress: Callable[[str], None] | None = None
+    schedule: Schedule,
+    config: RunConfig,
+    folder: Path,
+    progress: Callable[[str], None] | None = None,
+    launcher: Launcher | None = None,
 ) -> RunResult:
     """Runs a schedule: one process a rank on this host's CPUs, recorded by torch.profiler.
 
@@ -50,7 +56,8 @@ def run(
         schedule: What to run.
         config: With what.
         folder: Where the traces go; made if it is not there, used again if an earlier run left it.
-        progress: Is told what happens, a short line each; called in the calling thread.
+        progress: Is told what happens, and what ranks print, a line each; called in the calling thread.
+        launcher: Starts the ranks; one that has started others before spares them the import of torch.
 
     Returns:
         What was run and, where `config.check` asks for it, how the results compare. A check that fails raises nothing.
@@ -76,10 +83,18 @@ def run(
     check_workload(schedule, config)
     info = describe(schedule, config)
     folder = folder.absolute()
+    inject = config.inject
+    stall_s = (config.timeout + longest_action(schedule, config)) * inject.most_stretch + 1e-9 * inject.longest
+
+    def job(claimed: Claim) -> Job:
+        return Job(schedule, config, info, claimed, _FACTORIES[config.workload], stall_s)
+
+    under = elastic()
+    if under is not None:
+        checks = run_here(job, folder, under, tell)
+        return RunResult(folder, info, _report(config, checks) if checks else None, speaks=under.rank == 0)
     with claim(folder, schedule, info) as claimed:
-        inject = config.inject
-        stall_s = (config.timeout + longest_action(schedule, config)) * inject.most_stretch + 1e-9 * inject.longest
-        checks = launch(Job(schedule, config, info, claimed, _FACTORIES[config.workload], stall_s), tell)
+        checks = launch(job(claimed), tell) if launcher is None else launcher.run(job(claimed), tell)
     return RunResult(folder, info, _report(config, checks) if config.check else None)
 
 

@@ -52,6 +52,7 @@ class _BreakingWorkload(SleepWorkload):
 
 
 def _raise() -> None:
+    print("about to break")
     raise ValueError("no such luck")
 
 
