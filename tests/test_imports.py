@@ -90,7 +90,7 @@ LAYERS = {
         "transfers",
         "waiting",
     },
-    "metrics": {"action", "costs", "errors", "links", "schedule", "timeline", "transfers"},
+    "metrics": {"action", "lanes", "costs", "errors", "links", "schedule", "timeline", "transfers"},
     "fit": {"action", "costs", "errors", "timeline"},
 }
 LAYERS["same_model"] = {"costs"}
