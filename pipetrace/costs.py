@@ -9,6 +9,7 @@ import numpy as np
 
 from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind, code_part, code_stage
 from pipetrace.errors import CostError
+from pipetrace.jitter import Jitter
 from pipetrace.part_costs import LayerCosts
 from pipetrace.schedule import Schedule
 from pipetrace.shown import shown
@@ -191,6 +192,8 @@ class Costs:
         network: What sizes, bandwidths, nodes and single links add or change.
         layer: Costs of the parts of an MoE layer, for schedules in parts; 1 ms for each F, I and W when None.
         stage_layers: Costs of the layers of single stages.
+        jitter: How far the durations of single actions scatter; None for not at all. A pair that has a cost of its own
+            scatters as its forward.
 
     Raises:
         CostError: `p2p` is negative, or over 1,000 s.
@@ -203,6 +206,7 @@ class Costs:
     network: Network = Network()
     layer: LayerCosts | None = None
     stage_layers: Mapping[int, LayerCosts] = field(default_factory=dict)
+    jitter: Jitter | None = None
 
     def __post_init__(self) -> None:
         if not is_count(self.p2p, MAX_COST):
@@ -259,13 +263,17 @@ class Costs:
             table[Kind.I, stage], table[Kind.W, stage] = of.I + of.recompute, of.W
         duration: IntArray = table[code_kind(schedule.code), code_stage(schedule.code)]
         paired = schedule.partner != NO_ACTION
-        if paired.any():
-            if self.pair is None:
-                partner = schedule.partner[paired]
-                duration[paired] += table[code_kind(partner), code_stage(partner)]
-            else:
-                duration[paired] = self._pair_column(schedule, "duration")[paired] + self._recompute(schedule)[paired]
+        if self.pair is not None and paired.any():
+            duration[paired] = self._pair_column(schedule, "duration")[paired] + self._recompute(schedule)[paired]
+        duration = self.scattered(schedule.code, duration)
+        if self.pair is None and paired.any():
+            partner = schedule.partner[paired]
+            duration[paired] += self.scattered(partner, table[code_kind(partner), code_stage(partner)])
         return duration
+
+    def scattered(self, code: IntArray, duration: IntArray) -> IntArray:
+        """`duration` of actions, both of shape (n,), with their jitter."""
+        return duration if self.jitter is None else self.jitter.applied(code, duration)
 
     def _part_durations(self, schedule: Schedule) -> IntArray:
         if any(self.of(stage).recompute for stage in range(schedule.stages)):
@@ -275,7 +283,7 @@ class Costs:
             )
         table = np.stack([self.layer_of(stage).table for stage in range(schedule.stages)])
         duration: IntArray = table[code_stage(schedule.code), code_kind(schedule.code), code_part(schedule.code)]
-        return duration
+        return self.scattered(schedule.code, duration)
 
     def ready(self, schedule: Schedule, duration: IntArray) -> tuple[IntArray, IntArray]:
         """ns from every row's start to its forward output and to its input gradient; two arrays of shape (n,)."""
@@ -283,7 +291,7 @@ class Costs:
             return duration, duration
         paired, recompute = schedule.partner != NO_ACTION, self._recompute(schedule)
         forward, backward = (
-            np.where(paired, self._pair_column(schedule, name) + recompute, duration)
+            np.where(paired, self.scattered(schedule.code, self._pair_column(schedule, name) + recompute), duration)
             for name in ("forward_ready", "backward_ready")
         )
         return forward, backward

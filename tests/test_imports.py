@@ -63,11 +63,12 @@ LAYERS = {
     "schedule": {"action", "chain", "errors", "links", "placement", "transfers", "validation"},
     "channels": {"action", "errors", "schedule", "transfers"},
     "times": {"errors"},
+    "jitter": {"action", "errors"},
     "part_costs": {"action", "errors", "times"},
-    "costs": {"action", "errors", "part_costs", "schedule", "times"},
+    "costs": {"action", "errors", "jitter", "part_costs", "schedule", "times"},
     "parts_io": {"action", "errors", "part_costs", "times"},
     "moe_model": {"errors", "part_costs", "times"},
-    "costs_io": {"costs", "errors", "moe_model", "part_costs", "parts_io", "times"},
+    "costs_io": {"costs", "errors", "jitter", "moe_model", "part_costs", "parts_io", "times"},
     "waiting": {"errors", "times"},
     "timeline": {"action", "errors"},
     "schedules": {"action", "costs", "errors", "placement", "schedule"},
@@ -89,7 +90,7 @@ LAYERS = {
         "transfers",
         "waiting",
     },
-    "metrics": {"action", "costs", "errors", "links", "schedule", "timeline", "times", "transfers"},
+    "metrics": {"action", "costs", "errors", "lanes", "links", "schedule", "timeline", "times", "transfers"},
     "fit": {"action", "costs", "errors", "timeline"},
 }
 LAYERS["same_model"] = {"costs"}
