@@ -33,7 +33,7 @@ class RunDiff:
         schedule: What was to be run.
         costs: Costs of the ideal.
         costs_from: Where they come from, in words.
-        recording: What was read.
+        recording: What was read; of several replicas the first.
         step: Index of the chosen step in `recording.steps`: the one of median makespan.
     """
 
@@ -57,6 +57,8 @@ class RunDiff:
         if len(self.recording.steps) > 1:
             window += f", the one of median makespan of {len(self.recording.steps)} steps"
         facts = [("Traces", self.recording.source), ("Window", window), ("Costs of the ideal", self.costs_from)]
+        if self.recording.replicas > 1:
+            facts.insert(1, ("Replica", f"0 of {self.recording.replicas}; ranks are its pipeline ranks"))
         if run is not None:
             options = [f"{printable(key)} {_plain(value)}" for key, value in run.options.items()]
             facts += [
@@ -118,6 +120,7 @@ def diff_traces(
     from pipetrace.trace.torch_profiler import read_recording
 
     recording = read_recording(paths)
+    recording = replace(recording, steps=tuple(step.of_replica(0) for step in recording.steps))
     for folder in paths:
         check_record(folder, recording)
     of_folder = None

@@ -32,7 +32,7 @@ def check_record(folder: Path, recording: Recording) -> None:
     if recording.run is None or not (folder / RUN_FILE).is_file():
         return
     info = read_run_info(folder)
-    for what in ("schedule", "ranks", "microbatches", "started"):
+    for what in ("schedule", "ranks", "replicas", "microbatches", "started"):
         told, recorded = getattr(info, what), getattr(recording.run, what)
         if _plain(told) != _plain(recorded):
             raise TraceError(

@@ -62,14 +62,17 @@ LAYERS = {
     "transfers": {"action", "errors", "links"},
     "schedule": {"action", "chain", "errors", "links", "placement", "transfers", "validation"},
     "channels": {"action", "errors", "schedule", "transfers"},
-    "times": set(),
+    "times": {"errors"},
+    "jitter": {"action", "errors"},
     "part_costs": {"action", "errors", "times"},
-    "costs": {"action", "errors", "part_costs", "schedule", "times"},
-    "costs_io": {"costs", "errors", "times"},
+    "costs": {"action", "errors", "jitter", "part_costs", "schedule", "times"},
+    "parts_io": {"action", "errors", "part_costs", "times"},
+    "moe_model": {"errors", "part_costs", "times"},
+    "costs_io": {"costs", "errors", "jitter", "moe_model", "part_costs", "parts_io", "times"},
     "waiting": {"errors", "times"},
     "timeline": {"action", "errors"},
     "schedules": {"action", "costs", "errors", "placement", "schedule"},
-    "ready": {"action", "links", "schedule", "transfers", "waiting"},
+    "ready": {"action", "errors", "links", "schedule", "transfers", "waiting"},
     "events": {"action", "errors", "links", "ready", "transfers", "waiting"},
     "lanes": {"action", "costs", "links", "schedule"},
     "after_step": {"action", "costs", "schedule"},
@@ -87,15 +90,26 @@ LAYERS = {
         "transfers",
         "waiting",
     },
-    "metrics": {"action", "costs", "errors", "links", "schedule", "timeline", "transfers"},
+    "metrics": {"action", "costs", "errors", "lanes", "links", "schedule", "timeline", "times", "transfers"},
     "fit": {"action", "costs", "errors", "timeline"},
 }
 LAYERS["same_model"] = {"costs"}
 LAYERS["compare"] = {"costs", "errors", "metrics", "same_model", "schedule", "simulate", "timeline", "waiting"}
-LAYERS["candidates"] = {"compare", "costs", "costs_io", "errors", "schedule", "schedules", "toml_file", "waiting"}
+LAYERS["candidates"] = {
+    "times",
+    "compare",
+    "costs",
+    "costs_io",
+    "errors",
+    "schedule",
+    "schedules",
+    "toml_file",
+    "waiting",
+}
 LAYERS["advice"] = {"compare", "metrics"}
 CORE = set(LAYERS)
 LAYERS["passes"] = {
+    "times",
     "action",
     "costs",
     "errors",

@@ -9,6 +9,7 @@ import typer
 
 from pipetrace.cli import options
 from pipetrace.cli.console import print_json, say
+from pipetrace.cli.moe_options import MoeOptions
 from pipetrace.trace.formats import Colour
 
 HELP = "Build a schedule, simulate it, and write its ideal as a trace, a page, a picture or a CSV."
@@ -19,6 +20,7 @@ def command(
     sizes: options.Sizes,
     costs: options.AllCosts,
     wait: options.WaitOptions,
+    moe: MoeOptions,
     name: options.Name = None,
     source: options.From = None,
     out: Annotated[
@@ -39,8 +41,8 @@ def command(
     files = out or []
     for file in files:
         suffix_of(file, SCHEDULE_SUFFIXES)
-    of = costs.all()
-    schedule, waiting = options.listed(sizes.schedule(name, source, of), comms), wait.waiting(costs.unit)
+    planned = moe.plan(lambda of: options.listed(sizes.schedule(name, source, of), comms), costs)
+    schedule, of, waiting = planned.schedule, planned.costs, wait.waiting(costs.unit)
     timeline = options.timeline_of(schedule, of, waiting)
     for file in files:
         write_schedule(file, schedule, timeline, of, colour=colour)

@@ -13,30 +13,43 @@ import numpy as np
 
 from pipetrace.action import NO_ACTION
 from pipetrace.errors import RunError
+from pipetrace.execute.channels import check_channels
 from pipetrace.execute.config import RunConfig
-from pipetrace.execute.folder import claim
+from pipetrace.execute.folder import Claim, claim
 from pipetrace.execute.job import Job
-from pipetrace.execute.launcher import launch
+from pipetrace.execute.launcher import Launcher, launch
 from pipetrace.execute.program import preflight
 from pipetrace.execute.result import CheckReport, RankCheck, RunResult
+from pipetrace.execute.torchrun import elastic, run_here
+from pipetrace.ready import ready_lists
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import RunInfo
 from pipetrace.version import __version__
 
 _FACTORIES = {
     "sleep": "pipetrace.execute.workloads.sleep:build",
+    "moe": "pipetrace.execute.workloads.moe:build",
+    "own": "pipetrace.execute.workloads.own:build",
     "transformer": "pipetrace.execute.workloads.transformer:build",
 }
 
 _VARIABLES = ("CUDA_DEVICE_MAX_CONNECTIONS", "OMP_NUM_THREADS")
 _VARIABLE_FAMILIES = ("NCCL_", "GLOO_", "TORCH_")
 
-_EPSILON = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(np.float64).eps)}
-_TOLERATED_EPSILONS = 1000
+_EPSILON = {
+    "float32": float(np.finfo(np.float32).eps),
+    "float64": float(np.finfo(np.float64).eps),
+    "bfloat16": 2.0**-7,
+}
+_TOLERATED_EPSILONS = {"float32": 1000, "float64": 1000, "bfloat16": 4}
 
 
 def run(
-    schedule: Schedule, config: RunConfig, folder: Path, progress: Callable[[str], None] | None = None
+    schedule: Schedule,
+    config: RunConfig,
+    folder: Path,
+    progress: Callable[[str], None] | None = None,
+    launcher: Launcher | None = None,
 ) -> RunResult:
     """Runs a schedule: one process a rank on this host's CPUs, recorded by torch.profiler.
 
@@ -44,13 +57,14 @@ def run(
         schedule: What to run.
         config: With what.
         folder: Where the traces go; made if it is not there, used again if an earlier run left it.
-        progress: Is told what happens, a short line each; called in the calling thread.
+        progress: Is told what happens, and what ranks print, a line each; called in the calling thread.
+        launcher: Starts the ranks; one that has started others before spares them the import of torch.
 
     Returns:
         What was run and, where `config.check` asks for it, how the results compare. A check that fails raises nothing.
 
     Raises:
-        ScheduleError: The schedule is not valid, or deadlocks.
+        ScheduleError: The schedule is not valid, or deadlocks; or `config.caps` are less than its list order holds.
         OutputError: The folder cannot be used.
         RunError: The run cannot be started, or broke; then everything has ended, and traces up to there are kept.
         KeyboardInterrupt: From the keyboard, likewise.
@@ -63,15 +77,26 @@ def run(
         tell("the list's sends and receives are left out: a run derives its own")
         schedule = schedule.compute_only()
     if config.preflight:
-        preflight(schedule, tags=config.inject.tags, reorder=config.waiting.reorders)
+        programs = preflight(schedule, tags=config.inject.tags, reorder=config.waiting.reorders)
+        if config.ordered or (config.device == "cuda" and not config.one_process):
+            check_channels(programs)
+    ready_lists(schedule, config.waiting)  # refuses caps that cannot be kept before anything is started
     config.inject.check(schedule)
     check_workload(schedule, config)
     info = describe(schedule, config)
     folder = folder.absolute()
+    inject = config.inject
+    stall_s = (config.timeout + longest_action(schedule, config)) * inject.most_stretch + 1e-9 * inject.longest
+
+    def job(claimed: Claim) -> Job:
+        return Job(schedule, config, info, claimed, _FACTORIES[config.workload], stall_s)
+
+    under = elastic()
+    if under is not None:
+        checks = run_here(job, folder, under, tell)
+        return RunResult(folder, info, _report(config, checks) if checks else None, speaks=under.rank == 0)
     with claim(folder, schedule, info) as claimed:
-        inject = config.inject
-        stall_s = (config.timeout + longest_action(schedule, config)) * inject.most_stretch + 1e-9 * inject.longest
-        checks = launch(Job(schedule, config, info, claimed, _FACTORIES[config.workload], stall_s), tell)
+        checks = launch(job(claimed), tell) if launcher is None else launcher.run(job(claimed), tell)
     return RunResult(folder, info, _report(config, checks) if config.check else None)
 
 
@@ -105,8 +130,8 @@ def describe(schedule: Schedule, config: RunConfig) -> RunInfo:
         steps=config.steps,
         options={
             **config.options(),
-            "device": "cpu",
-            "backend": "gloo",
+            "device": config.device,
+            "backend": "none" if config.one_process else "nccl" if config.device == "cuda" else "gloo",
             "threads_per_rank": 1,
             "cpus": os.cpu_count() or 0,
             "platform": platform.platform(),
@@ -122,6 +147,7 @@ def describe(schedule: Schedule, config: RunConfig) -> RunInfo:
             if name in _VARIABLES or name.startswith(_VARIABLE_FAMILIES)
         },
         started=time.time_ns(),
+        replicas=config.ep,
     )
 
 
@@ -136,9 +162,10 @@ def _version_of(package: str) -> str:
 def _report(config: RunConfig, checks: tuple[RankCheck, ...]) -> CheckReport:
     if config.workload == "sleep":
         return CheckReport(checks, "messages", 0.0, "each must be the one that its action waits for")
+    epsilons = _TOLERATED_EPSILONS[config.dtype]
     return CheckReport(
         checks,
         "gradients and the step's losses",
-        _TOLERATED_EPSILONS * _EPSILON[config.dtype],
-        f"{_TOLERATED_EPSILONS} times the rounding of {config.dtype}, for sums that were added up in another order",
+        epsilons * _EPSILON[config.dtype],
+        f"{epsilons} times the rounding of {config.dtype}, for sums that were added up in another order",
     )

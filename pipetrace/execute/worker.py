@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import io
 import os
 import signal
 import sys
@@ -17,14 +18,11 @@ import torch
 
 from pipetrace.errors import PipetraceError
 from pipetrace.execute.board import NEEDS_OTHERS, Line, Phase
-from pipetrace.execute.job import Job, RankError, load_factory
+from pipetrace.execute.job import Job, RankError
 from pipetrace.execute.lifeline import end_with_parent
-from pipetrace.execute.p2p import GlooTransport
-from pipetrace.execute.program import compile_rank
-from pipetrace.execute.recorder import Recorder
-from pipetrace.execute.reduce import GradientReduction, groups, reductions
+from pipetrace.execute.output import log_name
+from pipetrace.execute.prepared import Prepared, one_process, one_rank
 from pipetrace.execute.result import RankCheck
-from pipetrace.execute.waits import step_of
 
 
 class StopRankError(Exception):
@@ -61,7 +59,7 @@ def rank_main(rank: int, job: Job, line: Line, results: Connection, scratch: Pat
     status = 1
     try:
         end_with_parent(parent)
-        _redirect(scratch / f"rank{rank}.log")
+        _redirect(scratch / log_name(rank))
         stop = _StopSignal()
 
         def report(error: BaseException) -> None:
@@ -102,33 +100,37 @@ class _ReportedError(Exception):
 def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseException], None]) -> RankCheck | None:
     # More threads than one a rank would only fight over the cores.
     torch.set_num_threads(1)
-    schedule, config = job.schedule, job.config
-    program = compile_rank(schedule, rank)
-    workload = load_factory(job.factory)(schedule, config)
-    stages = {held: workload.stage(*held) for held in schedule.placement.held_by(rank)}
-    line.at(Phase.CONNECTING)
-    transport = GlooTransport(
-        rank, schedule.ranks, scratch / "rendezvous", groups(schedule.placement), tags=config.inject.tags
-    )
-    recorder = Recorder(rank, job.info)
-    reduction = GradientReduction(reductions(schedule.placement, rank), stages, transport, line, recorder.label)
-    step = step_of(schedule, config, program, stages, transport, workload.buffer, line, recorder.label, reduction.run)
+    if job.config.one_process:
+        prepared = one_process(job, line)
+    else:
+        prepared = one_rank(rank, job, line, f"file://{scratch / 'rendezvous'}", gpu=rank)
+    return run_steps(prepared, job, line, scratch, report)
 
-    def meet() -> None:
-        line.at(Phase.BARRIER)
-        transport.barrier()
 
+def run_steps(
+    prepared: Prepared, job: Job, line: Line, scratch: Path, report: Callable[[BaseException], None]
+) -> RankCheck | None:
+    """Runs the steps of a process, records those that are to be, and checks the last where that was asked for.
+
+    Args:
+        prepared: The process's part.
+        job: What is run.
+        line: Of the board.
+        scratch: Folder that goes after the run.
+        report: Is told what a recorded step raised, before what was recorded is written.
+    """
+    config, recorder = job.config, prepared.recorder
     for _ in range(config.warmup):
-        meet()
-        step.run()
+        prepared.meet()
+        prepared.step()
     recorder.start()
     try:
         for number in range(config.steps):
-            meet()
+            prepared.meet()
             with recorder.label(f"ProfilerStep#{number}"):
-                step.run()
+                prepared.step()
         # Nobody leaves, and so closes its connections, before all have what they need.
-        meet()
+        prepared.meet()
     except BaseException as error:
         report(error)
         recorder.finish(job.claim.staging, scratch)
@@ -138,8 +140,7 @@ def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseE
     if not config.check:
         return None
     line.at(Phase.CHECKING)
-    # Gradients were added up in the order of the last step, which the list need not have.
-    return workload.check(step.ran, stages, line.tick)
+    return prepared.check()
 
 
 def _summary(error: BaseException) -> str:
@@ -156,4 +157,8 @@ def _redirect(path: Path) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # The caller shows it as it comes.
+            stream.reconfigure(line_buffering=True)
     faulthandler.enable()

@@ -6,7 +6,6 @@ against the ideal. Every message carries the identity of its transfer, which the
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -17,9 +16,11 @@ from pipetrace.costs import StageCosts
 from pipetrace.execute.config import MIN_MESSAGE, RunConfig
 from pipetrace.execute.program import Program
 from pipetrace.execute.result import RankCheck
-from pipetrace.execute.sleeping import sleep_until
-from pipetrace.execute.workloads.base import Stages
+from pipetrace.execute.workloads.base import Host, Stages
+from pipetrace.jitter import Jitter
 from pipetrace.schedule import Schedule
+
+_HERE = Host()
 
 
 class SleepStage:
@@ -31,12 +32,30 @@ class SleepStage:
         microbatches: Of a step.
         costs: What its actions take.
         message_bytes: Size of what it sends.
+        host: Where it sleeps, and where its messages lie.
+        jitter: How far its actions scatter.
     """
 
     def __init__(
-        self, stage: int, stages: int, pipe: int, microbatches: int, costs: StageCosts, message_bytes: int
+        self,
+        stage: int,
+        stages: int,
+        pipe: int,
+        microbatches: int,
+        costs: StageCosts,
+        message_bytes: int,
+        host: Host = _HERE,
+        jitter: Jitter | None = None,
     ) -> None:
-        self._stage, self._pipe, self._costs = stage, pipe, costs
+        self._host = host
+        backward = costs.recompute + costs.full_backward
+        takes = {Kind.F: costs.F, Kind.B: backward, Kind.I: costs.recompute + costs.I, Kind.W: costs.W}
+        self._takes = {
+            (kind, microbatch): _scattered(pack(kind, stage, microbatch, pipe), ns, jitter)
+            for kind, ns in takes.items()
+            for microbatch in range(microbatches)
+        }
+        self._stage, self._pipe = stage, pipe
         self._first, self._last = stage == 0, stage == stages - 1
         self._outputs = self._messages(Kind.RECV_F, stage + 1, microbatches, 0 if self._last else message_bytes)
         self._gradients = self._messages(Kind.RECV_B, stage - 1, microbatches, 0 if self._first else message_bytes)
@@ -48,19 +67,18 @@ class SleepStage:
         for microbatch in range(microbatches if size else 0):
             message = torch.zeros(size, dtype=torch.uint8)
             _identity(message)[0] = pack(kind, to, microbatch, self._pipe)
-            messages.append(message)
+            messages.append(message.to(self._host.device))
         return messages
 
     def begin_step(self) -> None:
         """See `Stage`."""
         self._received = []
 
-    def _act(self, kind: Kind, microbatch: int, value: torch.Tensor | None, duration: int) -> None:
-        end = time.perf_counter_ns() + duration
+    def _act(self, kind: Kind, receives: Kind, microbatch: int, value: torch.Tensor | None) -> None:
         if value is not None:
             # Looked at after the run: what torch does with a tensor would show in the trace.
-            self._received.append((pack(kind, self._stage, microbatch, self._pipe), value))
-        sleep_until(end)
+            self._received.append((pack(receives, self._stage, microbatch, self._pipe), value))
+        self._host.sleep(self._takes[kind, microbatch])
 
     def wrong_messages(self) -> list[Action]:
         """The receives of the last step that brought another transfer's message."""
@@ -73,50 +91,66 @@ class SleepStage:
 
     def forward(self, microbatch: int, value: torch.Tensor | None) -> torch.Tensor | None:
         """See `Stage`."""
-        self._act(Kind.RECV_F, microbatch, value, self._costs.F)
+        self._act(Kind.F, Kind.RECV_F, microbatch, value)
         return None if self._last else self._outputs[microbatch]
 
     def backward(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
         """See `Stage`."""
-        self._act(Kind.RECV_B, microbatch, gradient, self._costs.full_backward + self._costs.recompute)
+        self._act(Kind.B, Kind.RECV_B, microbatch, gradient)
         return None if self._first else self._gradients[microbatch]
 
     def backward_input(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
         """See `Stage`."""
-        self._act(Kind.RECV_B, microbatch, gradient, self._costs.I + self._costs.recompute)
+        self._act(Kind.I, Kind.RECV_B, microbatch, gradient)
         return None if self._first else self._gradients[microbatch]
 
-    def backward_weight(self, microbatch: int) -> None:  # noqa: ARG002 - all take the same
+    def backward_weight(self, microbatch: int) -> None:
         """See `Stage`."""
-        sleep_until(time.perf_counter_ns() + self._costs.W)
+        self._host.sleep(self._takes[Kind.W, microbatch])
 
     def gradients(self) -> list[torch.Tensor]:
         """See `Stage`: there are none."""
         return []
 
+    def expert_gradients(self) -> list[torch.Tensor]:
+        """See `Stage`: there are none."""
+        return []
+
+
+def _scattered(code: int, ns: int, jitter: Jitter | None) -> int:
+    """ns of an action, with its jitter."""
+    return ns if jitter is None else int(jitter.applied(np.array([code]), np.array([ns]))[0])
+
 
 def _identity(message: torch.Tensor) -> IntArray:
     """The first bytes of a message as one integer, shape (1,); a view."""
-    identity: IntArray = message.numpy()[:MIN_MESSAGE].view(np.int64)
+    identity: IntArray = message[:MIN_MESSAGE].cpu().numpy().view(np.int64)
     return identity
 
 
 class SleepWorkload:
     """See the module."""
 
-    def __init__(self, schedule: Schedule, config: RunConfig) -> None:
-        self._schedule, self._config = schedule, config
+    def __init__(self, schedule: Schedule, config: RunConfig, host: Host = _HERE) -> None:
+        self._schedule, self._config, self._host = schedule, config, host
 
     def stage(self, pipe: int, stage: int) -> SleepStage:
         """See `Workload`."""
         schedule, config = self._schedule, self._config
         return SleepStage(
-            stage, schedule.stages, pipe, schedule.microbatches, config.costs.of(stage), config.message_bytes
+            stage,
+            schedule.stages,
+            pipe,
+            schedule.microbatches,
+            config.costs.of(stage),
+            config.message_bytes,
+            self._host,
+            config.costs.jitter,
         )
 
     def buffer(self, receive: Action) -> torch.Tensor:  # noqa: ARG002 - all messages are alike
         """See `Workload`."""
-        return torch.zeros(self._config.message_bytes, dtype=torch.uint8)
+        return torch.zeros(self._config.message_bytes, dtype=torch.uint8, device=self._host.device)
 
     def check(self, program: Program, stages: Stages, tick: Callable[[], None]) -> RankCheck:  # noqa: ARG002
         """See `Workload`: whether every message of the last step was the one that its action waits for."""
@@ -138,6 +172,6 @@ class SleepWorkload:
         )
 
 
-def build(schedule: Schedule, config: RunConfig) -> SleepWorkload:
+def build(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     """The workload that `--workload sleep` runs."""
-    return SleepWorkload(schedule, config)
+    return SleepWorkload(schedule, config, host)
