@@ -13,7 +13,7 @@ from pipetrace.jitter import Jitter
 from pipetrace.part_costs import LayerCosts
 from pipetrace.schedule import Schedule
 from pipetrace.shown import shown
-from pipetrace.times import MAX_COST, UNITS
+from pipetrace.times import MAX_COST, UNITS, is_count
 
 MAX_MESSAGE = 1 << 50  # bytes: a PiB
 MAX_NODE = 1_000_000  # ranks
@@ -34,7 +34,7 @@ class StageCosts:
         optim: Optimiser at the end of a step.
 
     Raises:
-        CostError: A cost is negative, or over 1,000 s.
+        CostError: A cost is negative, over 1,000 s, or no whole number.
     """
 
     F: int
@@ -48,7 +48,7 @@ class StageCosts:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if value is not None and not 0 <= value <= MAX_COST:
+            if not is_count(value, MAX_COST) and not (name == "B" and value is None):
                 raise CostError(f"{name} costs {shown(value)} ns", "give a time between 0 and 1000 s")
 
     @property
@@ -72,9 +72,9 @@ class PairCost:
     backward_ready: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.duration <= 2 * MAX_COST:
-            raise CostError(f"FB costs {self.duration} ns", "give a time between 0 and 2000 s")
-        if not (0 <= self.forward_ready <= self.duration and 0 <= self.backward_ready <= self.duration):
+        if not is_count(self.duration, 2 * MAX_COST):
+            raise CostError(f"FB costs {shown(self.duration)} ns", "give a time between 0 and 2000 s")
+        if not (is_count(self.forward_ready, self.duration) and is_count(self.backward_ready, self.duration)):
             raise CostError("an overlapped pair's outputs must be ready between its start and its end")
 
 
@@ -119,10 +119,9 @@ class Link:
     bandwidth: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.latency <= MAX_COST:
-            raise CostError(f"a latency of {self.latency} ns", "give a time between 0 and 1000 s")
-        if self.bandwidth is not None and not self.bandwidth > 0:
-            raise CostError(f"a bandwidth of {self.bandwidth} GB/s", "give one above 0")
+        if not is_count(self.latency, MAX_COST):
+            raise CostError(f"a latency of {shown(self.latency)} ns", "give a time between 0 and 1000 s")
+        _check_bandwidth(self.bandwidth)
 
     def time(self, message_bytes: int) -> int:
         """ns that a message takes: latency + bytes / bandwidth.
@@ -163,10 +162,18 @@ class Network:
     links: Mapping[tuple[int, int], Link] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.message_bytes <= MAX_MESSAGE:
+        _check_bandwidth(self.bandwidth)
+        if not is_count(self.message_bytes, MAX_MESSAGE):
             raise CostError(f"a message of {shown(self.message_bytes)} bytes", f"give between 0 and {MAX_MESSAGE}")
-        if self.ranks_per_node is not None and not 1 <= self.ranks_per_node <= MAX_NODE:
+        if self.ranks_per_node is not None and not (is_count(self.ranks_per_node, MAX_NODE) and self.ranks_per_node):
             raise CostError(f"{shown(self.ranks_per_node)} ranks a node", f"give between 1 and {MAX_NODE}")
+
+
+def _check_bandwidth(bandwidth: float | None) -> None:
+    """Raises a CostError for a bandwidth that is no positive number; None is no limit."""
+    good = bandwidth is None or (isinstance(bandwidth, int | float) and not isinstance(bandwidth, bool))
+    if not good or (bandwidth is not None and not bandwidth > 0):
+        raise CostError(f"a bandwidth of {shown(bandwidth)} GB/s", "give one above 0")
 
 
 UNIT_STAGE = StageCosts(F=UNITS["ms"], I=UNITS["ms"], W=UNITS["ms"])
@@ -202,8 +209,8 @@ class Costs:
     jitter: Jitter | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.p2p <= MAX_COST:
-            raise CostError(f"a transfer costs {self.p2p} ns", "give a time between 0 and 1000 s")
+        if not is_count(self.p2p, MAX_COST):
+            raise CostError(f"a transfer costs {shown(self.p2p)} ns", "give a time between 0 and 1000 s")
 
     def of(self, stage: int) -> StageCosts:
         """The costs of one stage."""

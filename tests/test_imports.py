@@ -72,7 +72,7 @@ LAYERS = {
     "waiting": {"errors", "times"},
     "timeline": {"action", "errors"},
     "schedules": {"action", "costs", "errors", "placement", "schedule"},
-    "ready": {"action", "links", "schedule", "transfers", "waiting"},
+    "ready": {"action", "errors", "links", "schedule", "transfers", "waiting"},
     "events": {"action", "errors", "links", "ready", "transfers", "waiting"},
     "lanes": {"action", "costs", "links", "schedule"},
     "after_step": {"action", "costs", "schedule"},
@@ -90,7 +90,7 @@ LAYERS = {
         "transfers",
         "waiting",
     },
-    "metrics": {"action", "lanes", "costs", "errors", "links", "schedule", "timeline", "transfers"},
+    "metrics": {"action", "costs", "errors", "lanes", "links", "schedule", "timeline", "times", "transfers"},
     "fit": {"action", "costs", "errors", "timeline"},
 }
 LAYERS["same_model"] = {"costs"}
@@ -109,6 +109,7 @@ LAYERS["candidates"] = {
 LAYERS["advice"] = {"compare", "metrics"}
 CORE = set(LAYERS)
 LAYERS["passes"] = {
+    "times",
     "action",
     "costs",
     "errors",
