@@ -130,7 +130,8 @@ LAYERS["diff_run"] = CORE | {"diff", "run_record", "trace"}
 LAYERS["execute"] = CORE | {"trace"}
 LAYERS["report"] = CORE | {"passes", "diff", "diff_run", "trace"}
 LAYERS["cli"] = CORE | {"passes", "diff", "diff_run", "trace", "execute", "report"}
-LAYERS["__init__"] = CORE
+LAYERS["label"] = CORE | {"trace"}
+LAYERS["__init__"] = CORE | {"label"}
 LAYERS["__main__"] = {"cli"}
 
 

@@ -144,7 +144,9 @@ def _within(spans: list[Span], window: Span) -> list[Span]:
 
 def _style(trace: TraceFile, found: list[_Found]) -> LabelStyle:
     styles = {f.label.style for f in found}
-    if LabelStyle.PIPETRACE in styles or (trace.pipetrace and LabelStyle.RUNTIME in styles):
+    # torch's runtime labels its posts as it labels compute; who else says PP: labels compute alone.
+    torchs = any(f.label.style is LabelStyle.RUNTIME and f.label.role is Role.POST for f in found)
+    if LabelStyle.PIPETRACE in styles or (trace.pipetrace and LabelStyle.RUNTIME in styles and not torchs):
         return LabelStyle.PIPETRACE
     return next((style for style in (LabelStyle.RUNTIME, LabelStyle.GPIPE) if style in styles), LabelStyle.NONE)
 
