@@ -91,6 +91,8 @@ def heading(comparison: Comparison, setting: Setting) -> str:
     numbers = ", ".join(f"{name} = {unit.number(ns)}" for name, ns in times.items())
     where = "a stage-chunk" if comparison.per_chunk else "a rank of the plain pipeline"
     differ = ", other stages differ" if costs.stages else ""
+    if costs.jitter is not None:
+        differ += f", ±{100 * costs.jitter.share:g} % (seed {costs.jitter.seed})"
     parts = [", ".join(sizes), f"{numbers} {unit.name} on {where}{differ}"]
     if costs.p2p and swept != "p2p":
         parts.append(f"transfers {unit.text(costs.p2p)}")
