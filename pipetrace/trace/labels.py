@@ -210,6 +210,13 @@ def sender_of(receive: int) -> int:
     return pack(Kind.SEND_F if forward else Kind.SEND_B, stage, code_microbatch(receive), code_pipe(receive))
 
 
+def receiver_of(send: int) -> int:
+    """The code of the receive at the other end of a send."""
+    forward = send & 31 == Kind.SEND_F
+    stage = code_stage(send) + (1 if forward else -1)
+    return pack(Kind.RECV_F if forward else Kind.RECV_B, stage, code_microbatch(send), code_pipe(send))
+
+
 def transfer_of(compute: int, *, sends: bool) -> int:
     """The code of the receive that a forward or backward waits for, or of the send that it feeds."""
     forward = compute & 31 == Kind.F

@@ -156,7 +156,7 @@ def _read_step(
     computed: list[Found] = []
     for f in found:
         role, code, partner = f.label.role, f.label.code, f.label.partner
-        result.counts[_kind(f)] += 1
+        result.counts[kind_of(f)] += 1
         if role is not Role.WAIT and ((role, code) in seen or (role, partner) in seen):
             result.doubled[code, partner] = None
             continue
@@ -169,7 +169,7 @@ def _read_step(
             # A rank may turn to something else meanwhile: the last wait of a step ends when it is there.
             step.arrivals[code] = Span(f.start, f.end)
     if device is not None:
-        _from_kernels(result, step, computed, device)
+        from_kernels(result, step, computed, device)
     elif result.style in (LabelStyle.PIPETRACE, LabelStyle.PATTERN):
         step.compute = [Compute(f.label.code, f.label.partner, f.start, f.end) for f in computed]
     else:
@@ -180,7 +180,7 @@ def _read_step(
     return step
 
 
-def _from_kernels(result: RankSteps, step: RankStep, computed: list[Found], device: Device) -> None:
+def from_kernels(result: RankSteps, step: RankStep, computed: list[Found], device: Device) -> None:
     """The tile of an action is that of the kernels that were launched while its label stood, by whichever thread."""
     for f in computed:
         here = device.within(f.start, f.end)
@@ -257,7 +257,7 @@ def _attach(
     return loose
 
 
-def _kind(found: Found) -> str:
+def kind_of(found: Found) -> str:
     label = found.label
     name = "F&B" if label.partner != NO_ACTION else Kind(code_kind(label.code)).name
     return f"WAIT {name}" if label.role is Role.WAIT else name
