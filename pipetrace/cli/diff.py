@@ -10,6 +10,7 @@ import typer
 from pipetrace.cli import options
 from pipetrace.cli.console import print_json, say
 from pipetrace.cli.progress import reading_progress
+from pipetrace.cli.reading_options import Reading
 from pipetrace.trace.formats import Colour
 
 HELP = "Compare a run with its ideal, action by action: a run folder, or traces with the schedule they ran."
@@ -19,7 +20,7 @@ EXAMPLE = "pipetrace diff RUN/"
 def command(
     sizes: options.Sizes,
     costs: options.AllCosts,
-    reading: options.Reading,
+    reading: Reading,
     traces: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run folder, or trace files or folders.")],
     out: Annotated[
         list[Path] | None,

@@ -10,6 +10,7 @@ import typer
 from pipetrace.cli import options
 from pipetrace.cli.console import print_json
 from pipetrace.cli.progress import reading_progress
+from pipetrace.cli.reading_options import Reading
 from pipetrace.costs import Costs
 
 HELP = "Tell what is in somebody's torch.profiler traces: ranks, actions found, bubbles, what could not be found."
@@ -18,7 +19,7 @@ EXAMPLE = "pipetrace read RUN/"
 
 def command(
     sizes: options.Sizes,
-    reading: options.Reading,
+    reading: Reading,
     traces: Annotated[list[Path], typer.Argument(metavar="TRACES", help="Trace files, or folders of them.")],
     source: options.From = None,
     as_json: options.Json = False,
