@@ -139,7 +139,7 @@ def one_process(job: Job, line: Line) -> Prepared:
     recorder = Recorder(0, job.info, device)
     reduce = GradientReduction(list(work.values()), stages, _Nobody(), line, recorder.label)
     step = OneDeviceStep(schedule.links, programs, stages, device, workload.buffer, line, recorder.label, reduce.run)
-    recorder.streams = step.named_streams()
+    recorder.shared = {"streams": step.named_streams(), "holds": [held[rank] for rank in sorted(held)]}
 
     def check() -> RankCheck:
         return worst_of(

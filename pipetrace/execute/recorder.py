@@ -33,8 +33,9 @@ class Recorder:
 
     def __init__(self, rank: int, info: RunInfo, device: Device | None = None) -> None:
         self._device = device
-        self.streams: list[dict[str, Any]] = []
-        """Of a shared device: the stream as the profiler calls it, and the rank that it belongs to."""
+        self.shared: dict[str, Any] = {}
+        """Where all ranks share the device: its streams as the profiler calls them and whose they are, and which (pipe,
+        stage) each rank holds."""
         self._rank = rank
         self._info = info
         self._profile = profile(activities=[ProfilerActivity.CPU]) if device is None else device.recording()
@@ -78,5 +79,5 @@ class Recorder:
         raw.unlink()
 
     def _metadata(self) -> dict[str, Any]:
-        shared = {} if self._device is None else {"device": self._device.facts(), "streams": self.streams}
-        return {**shared, **identity(self._info, self._rank, self._probes)}
+        device = {} if self._device is None else {"device": self._device.facts()}
+        return {**device, **self.shared, **identity(self._info, self._rank, self._probes)}
