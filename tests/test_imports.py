@@ -94,9 +94,21 @@ LAYERS = {
     "fit": {"action", "costs", "errors", "timeline"},
 }
 LAYERS["same_model"] = {"costs"}
-LAYERS["compare"] = {"costs", "errors", "metrics", "same_model", "schedule", "simulate", "timeline", "waiting"}
+LAYERS["compare"] = {
+    "passes",
+    "costs",
+    "errors",
+    "metrics",
+    "same_model",
+    "schedule",
+    "simulate",
+    "timeline",
+    "waiting",
+}
 LAYERS["candidates"] = {
     "times",
+    "part_costs",
+    "passes",
     "compare",
     "costs",
     "costs_io",
