@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile
 
 from pipetrace.errors import OutputError
@@ -39,6 +40,12 @@ def boot_id() -> str:
         return ""
 
 
+def _on_cpu(*, all_threads: bool) -> profile:
+    if not all_threads:
+        return profile(activities=[ProfilerActivity.CPU])
+    return profile(activities=[ProfilerActivity.CPU], experimental_config=_ExperimentalConfig(profile_all_threads=True))
+
+
 class Recorder:
     """Records one rank.
 
@@ -48,16 +55,17 @@ class Recorder:
         rank: Global rank.
         info: Of the run, for the metadata.
         device: That all ranks of the run share; None where each has a process of its own.
+        all_threads: Whether threads beside this one have labels.
     """
 
-    def __init__(self, rank: int, info: RunInfo, device: Device | None = None) -> None:
+    def __init__(self, rank: int, info: RunInfo, device: Device | None = None, *, all_threads: bool = False) -> None:
         self._device = device
         self.streams: list[dict[str, Any]] = []
         """Of a shared device: the stream as the profiler calls it, and the rank that it belongs to."""
         self._rank = rank
         self._replica, self._pipeline_rank = divmod(rank, info.ranks)
         self._info = info
-        self._profile = profile(activities=[ProfilerActivity.CPU]) if device is None else device.recording()
+        self._profile = _on_cpu(all_threads=all_threads) if device is None else device.recording()
         self._probes = [clock_probe()]
 
     def start(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pipetrace.action import NO_ACTION, RECV_KINDS, Kind, code_kind, code_pipe, code_stage
+from pipetrace.action import NO_ACTION, RECV_KINDS, Kind, code_kind, code_part, code_pipe, code_stage
 from pipetrace.errors import ActionError
 from pipetrace.timeline import UNKNOWN
 from pipetrace.trace.labels import UNMARKED_STEP, Label, LabelStyle, Role, read_label, step_number, transfer_of
@@ -45,6 +45,7 @@ class RankStep:
     Args:
         compute: In the order of time, each action once.
         posts: When each transfer was posted, by its code.
+        idle_for: When compute began to stand idle for each all-to-all, by its code; until that ends.
         arrivals: From when (`UNKNOWN` where nobody waited) to when each receive was waited for, by its code.
         begins: Start of the step's mark, or of its first label.
     """
@@ -53,6 +54,7 @@ class RankStep:
     compute: list[Compute] = field(default_factory=list)
     posts: dict[int, int] = field(default_factory=dict)
     arrivals: dict[int, Span] = field(default_factory=dict)
+    idle_for: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -166,6 +168,7 @@ def _read_step(
     step = RankStep(window.start)
     seen: set[tuple[Role, int]] = set()
     computed: list[_Found] = []
+    ends: dict[int, int] = {}
     for f in found:
         role, code, partner = f.label.role, f.label.code, f.label.partner
         result.counts[_kind(f.label)] += 1
@@ -180,8 +183,15 @@ def _read_step(
         elif role is Role.WAIT and code_kind(code) in RECV_KINDS:
             # A rank may turn to something else meanwhile: the last wait of a step ends when it is there.
             step.arrivals[code] = Span(f.start, f.end)
+        elif role is Role.WAIT and code_part(code):
+            step.idle_for[code] = f.start
+            ends[code] = f.end
     if result.style is LabelStyle.PIPETRACE:
         step.compute = [Compute(f.label.code, f.label.partner, f.start, f.end) for f in computed]
+        # Where an all-to-all has no range of its own it lasts from its post to the end of the wait for it.
+        ranges = {f.label.code for f in computed}
+        alone = [code for code in ends if code not in ranges and code in step.posts]
+        step.compute += [Compute(code, NO_ACTION, step.posts[code], ends[code]) for code in alone]
     else:
         posted = [f for f in found if f.label.role is Role.POST]
         _uncover(result, step, computed, posted, receives, sends)
@@ -239,6 +249,8 @@ def _uncover(
 
 
 def _kind(label: Label) -> str:
+    if label.role is not Role.COMPUTE and code_part(label.code):
+        return f"{label.role.name} ALL_TO_ALL"
     name = "F&B" if label.partner != NO_ACTION else Kind(code_kind(label.code)).name
     return f"WAIT {name}" if label.role is Role.WAIT else name
 
