@@ -23,6 +23,8 @@ from pipetrace.execute.result import RankCheck, worst_of
 from pipetrace.execute.shapes import check_shapes
 from pipetrace.execute.waits import step_of
 from pipetrace.execute.workloads.base import Host
+from pipetrace.ready import ready_lists
+from pipetrace.waiting import Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +143,16 @@ def one_process(job: Job, line: Line) -> Prepared:
             work.setdefault(reduction.action.stage, alone)
     recorder = Recorder(0, job.info, device)
     reduce = GradientReduction(list(work.values()), stages, _Nobody(), line, recorder.label)
-    step = OneDeviceStep(schedule.links, programs, stages, device, workload.buffer, line, recorder.label, reduce.run)
+    lists = ready_lists(schedule, config.waiting) if config.wait is Wait.DATAFLOW else None
+    label = recorder.label
+    step = OneDeviceStep(schedule.links, programs, stages, device, workload.buffer, line, label, reduce.run, lists)
     recorder.shared = {"streams": step.named_streams(), "holds": [held[rank] for rank in sorted(held)]}
 
     def check() -> RankCheck:
         return worst_of(
             [
                 workload.check(program, {part: stages[part] for part in held[program.rank]}, line.tick)
-                for program in programs
+                for program in step.ran
             ]
         )
 
