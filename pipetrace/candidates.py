@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pipetrace.compare import Candidate, Setting
 from pipetrace.costs import Costs, Link
-from pipetrace.errors import CostError, ScheduleError
+from pipetrace.errors import CostError, ScheduleError, SizeError
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import ScheduleSpec, build_spec, check_options, get, listed
 from pipetrace.shown import shown
@@ -69,7 +69,7 @@ def of_schedule(schedule: Schedule, label: str) -> Candidate:
         del options, costs
         if (p, m) != (schedule.ranks, schedule.microbatches):
             fits = f"it is for -p {schedule.ranks} -m {schedule.microbatches}"
-            raise ScheduleError(f"{label} on {p} ranks with {m} microbatches", fits)
+            raise SizeError(f"{label} on {p} ranks with {m} microbatches", fits)
         return schedule
 
     return Candidate(label, build, {}, frozenset())
