@@ -158,8 +158,8 @@ class RunConfig:
             raise RunError(f"{self.ep} replicas in one process", "replicas are processes: leave one of the two out")
         if self.inject.texts:
             raise RunError("faults are given to processes", "leave out the faults, or let each rank be a process")
-        if self.wait is not Wait.PREFETCH:
-            raise RunError(f"one process does not wait {self.wait}: its streams keep the list", "leave the wait out")
+        if self.wait is Wait.INLINE:
+            raise RunError("in one process nothing is posted, so that it cannot be late", "wait prefetch or dataflow")
         if self.ordered:
             raise RunError("nothing is sent within one process", "leave ordered channels out")
 

@@ -282,7 +282,7 @@ def test_all_ranks_in_one_process(name: str, tmp_path: Path) -> None:
     ("options", "why"),
     [
         ({"ordered": True}, "nothing is sent"),
-        ({"wait": Wait.INLINE}, "does not wait inline"),
+        ({"wait": Wait.INLINE}, "nothing is posted"),
         ({"workload": "moe", "ep": 2}, "2 replicas in one process"),
         ({"inject": parse_injections(["rank0:gap+1ms"])}, "faults are given to processes"),
     ],
