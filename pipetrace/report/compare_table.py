@@ -11,7 +11,11 @@ from pipetrace.advice import bytes_needed
 from pipetrace.compare import Comparison, Figures, Row, Setting
 from pipetrace.errors import DeadlockError
 from pipetrace.metrics import MemorySizes
+from pipetrace.part_costs import LayerCosts
+from pipetrace.passes import Overlap
 from pipetrace.report.console import stdout_console
+from pipetrace.report.layout import in_groups
+from pipetrace.report.overlap import layer_text
 from pipetrace.report.summary import SCHEMA, schedule_summary
 from pipetrace.report.units import TimeUnit, unit_for
 from pipetrace.waiting import Wait, Waiting
@@ -23,8 +27,12 @@ if TYPE_CHECKING:
 LEGEND = (
     "global idle = Σ (makespan - busy), in-span idle = Σ (a rank's own first-to-last span - busy), both as a share of "
     "p × makespan. Peak: most activations that a rank holds, in those of one microbatch on a full-size stage, if "
-    "freed at I and if freed at W. Params: full-size stages whose parameters a rank holds. Sends: messages "
-    "between ranks in a step."
+    "freed at I and if freed at W. "
+)
+PLAIN_LEGEND = "Params: full-size stages whose parameters a rank holds. Sends: messages between ranks in a step."
+MOE_LEGEND = (
+    "A2a exposed: Σ over ranks of the time of all-to-alls while their rank computes nothing, and its share of all "
+    "all-to-all time."
 )
 
 
@@ -60,14 +68,34 @@ def columns_of(comparison: Comparison, sizes: MemorySizes | None) -> list[Column
         Column(("in-span", "idle"), lambda of: of.in_span_idle, share),
         Column(("peak", "at I"), lambda of: of.peak_freed_at_input_grad, count),
         Column(("peak", "at W"), lambda of: of.peak_freed_at_weight_grad, count),
-        Column(("", "params"), lambda of: of.parameters, count),
-        Column(("", "sends"), lambda of: of.transfers, lambda value: f"{value:,.0f}"),
     ]
+    if has_all_to_alls(comparison):
+        exposed = [row.figures.exposed for row in comparison.rows if row.figures]
+        digits = unit.decimals(exposed)
+        columns += [
+            Column(("a2a ex-", f"posed {unit.name}"), lambda of: of.exposed, lambda ns: f"{ns / unit.ns:,.{digits}f}"),
+            Column(("of", "a2a"), lambda of: of.fraction_exposed, share),
+        ]
+    else:
+        columns += [
+            Column(("", "params"), lambda of: of.parameters, count),
+            Column(("", "sends"), lambda of: of.transfers, lambda value: f"{value:,.0f}"),
+        ]
     if sizes is not None:
         columns.append(
             Column(("memory", "GiB"), lambda of: bytes_needed(of, sizes), lambda value: f"{value / 2**30:,.1f}")
         )
     return columns
+
+
+def has_all_to_alls(comparison: Comparison) -> bool:
+    """Whether schedules are in parts of MoE layers."""
+    return any(row.figures is not None and row.figures.all_to_alls is not None for row in comparison.rows)
+
+
+def legend_of(comparison: Comparison) -> str:
+    """What the columns mean."""
+    return LEGEND + (MOE_LEGEND if has_all_to_alls(comparison) else PLAIN_LEGEND)
 
 
 def unit_of(comparison: Comparison) -> TimeUnit:
@@ -94,6 +122,8 @@ def heading(comparison: Comparison, setting: Setting) -> str:
     if costs.jitter is not None:
         differ += f", ±{100 * costs.jitter.share:g} % (seed {costs.jitter.seed})"
     parts = [", ".join(sizes), f"{numbers} {unit.name} on {where}{differ}"]
+    if has_all_to_alls(comparison):
+        parts[1] = _of_layers(setting, swept, where)
     if costs.p2p and swept != "p2p":
         parts.append(f"transfers {unit.text(costs.p2p)}")
     if network.across is not None and network.ranks_per_node is not None:
@@ -102,6 +132,17 @@ def heading(comparison: Comparison, setting: Setting) -> str:
         parts.append(f"between nodes{node}{across}")
     parts.append(_of_waiting(waiting, unit, said=swept == "wait"))
     return "; ".join(filter(None, parts))
+
+
+def _of_layers(setting: Setting, swept: str, where: str) -> str:
+    """How many MoE layers there are, in which order, and what their parts cost."""
+    overlap = setting.overlap or Overlap()
+    layers = "layers as swept" if swept == "layers" else f"{overlap.layers} MoE layer{'s' * (overlap.layers != 1)}"
+    order = "" if swept == "moe-order" or setting.overlap is None else f", {overlap.order}"
+    text = f"{layers} on {where}{order}"
+    if swept in ("a2a", "weights"):
+        return text
+    return f"{text}: {layer_text(setting.costs.layer or LayerCosts())}"
 
 
 def _of_waiting(waiting: Waiting, unit: TimeUnit, *, said: bool) -> str:
@@ -141,7 +182,7 @@ def print_comparison(
         Text(""),
         _table(comparison, columns_of(comparison, sizes), console.width),
         Text(""),
-        Text("\n".join(textwrap.wrap(LEGEND, min(console.width, 100))), "dim"),
+        Text("\n".join(textwrap.wrap(legend_of(comparison), min(console.width, 100))), "dim"),
     ):
         console.print(part, highlight=False)
     if advice:
@@ -151,7 +192,10 @@ def print_comparison(
 
 
 def _table(comparison: Comparison, columns: Sequence[Column], width: int) -> Text:
-    """Written out by hand, since a row that could not be built tells why across all columns."""
+    """Written out by hand, since a row that could not be built tells why across all columns.
+
+    Where the columns have no room beside each other there are several tables below each other.
+    """
     from rich.text import Text
 
     cells = {
@@ -162,32 +206,53 @@ def _table(comparison: Comparison, columns: Sequence[Column], width: int) -> Tex
     ]
     first = max(map(len, ("schedule", *(row.candidate.label for row in comparison.rows))))
     gap = 2 if first + sum(widths) + 2 * len(widths) <= width else 1
-    first = max(8, min(first, width - sum(widths) - gap * len(widths)))
+    first = max(_SHORTEST_NAME, min(first, max(width - sum(widths) - gap * len(widths), width // 3)))
+    groups = in_groups(widths, first, width, gap=gap)
 
-    def line(name: str, texts: Sequence[str], styles: Sequence[str]) -> Text:
+    def line(name: str, group: Sequence[int], texts: Sequence[str], styles: Sequence[str]) -> Text:
         out = Text(_short(name, first).ljust(first))
-        for text, room, style in zip(texts, widths, styles, strict=True):
-            out.append(" " * gap + text.rjust(room), style)
+        for index in group:
+            out.append(" " * gap + texts[index].rjust(widths[index]), styles[index])
         out.append("\n")
         return out
 
     out = Text()
-    for name, at in (("", 0), ("schedule", 1)):
-        out.append(line(name, [column.head[at] for column in columns], ["dim"] * len(columns)))
-    out.append("─" * (first + sum(widths) + gap * len(widths)) + "\n", "dim")
-    for setting in comparison.settings:
-        rows = comparison.at(setting)
-        if comparison.variable:
-            out.append(f"{comparison.variable} = {setting.label}\n", "italic")
-        for row in rows:
-            if row.figures is None:
-                what = "deadlock" if isinstance(row.error, DeadlockError) else "not built"
-                text = f"{_short(row.candidate.label, first).ljust(first)}{' ' * gap}{what}: {row.reason}"
-                out.append(_short(text, width) + "\n", "dim")
-            else:
-                out.append(line(row.candidate.label, cells[row], _best(rows, row, columns)))
+    for number, group in enumerate(groups):
+        for name, at in (("", 0), ("schedule", 1)):
+            out.append(line(name, group, [column.head[at] for column in columns], ["dim"] * len(columns)))
+        out.append("─" * (first + sum(widths[index] + gap for index in group)) + "\n", "dim")
+        for setting in comparison.settings:
+            rows = comparison.at(setting)
+            if comparison.variable:
+                out.append(f"{comparison.variable} = {setting.label}\n", "italic")
+            for row in rows:
+                if row.figures is not None:
+                    out.append(line(row.candidate.label, group, cells[row], _best(rows, row, columns)))
+                elif number == 0:
+                    name = _short(row.candidate.label, first).ljust(first) + " " * gap
+                    out.append(_why_not(name, row, width) + "\n", "dim")
+        if number + 1 < len(groups):
+            out.append("\n")
     out.rstrip()
     return out
+
+
+_SHORTEST_NAME = 8
+_MOST_REASON_LINES = 4
+
+
+def _why_not(name: str, row: Row, width: int) -> str:
+    """Why a row has no figures, behind its name."""
+    what = "" if isinstance(row.error, DeadlockError) else "not built: "  # a deadlock's message begins with the word
+    lines = textwrap.wrap(
+        f"{name}{what}{row.reason}",
+        width,
+        subsequent_indent=" " * len(name),
+        max_lines=_MOST_REASON_LINES,
+        placeholder=" …",
+        drop_whitespace=True,
+    )
+    return "\n".join(lines)
 
 
 def _best(rows: Sequence[Row], row: Row, columns: Sequence[Column]) -> list[str]:
@@ -241,6 +306,8 @@ def comparison_json(
                 "parameters": of.parameters,
                 "transfers": of.transfers,
             }
+            if row.candidate.order is not None:
+                entry["moe_order"] = str(row.candidate.order)
             if sizes is not None:
                 needed = bytes_needed(of, sizes)
                 entry["memory_bytes"] = needed

@@ -56,7 +56,8 @@ def note_lines(steps: Mapping[int, RankSteps], lost: Lost) -> Iterator[str]:
         )
     if any(of.kernels for of in steps.values()):
         yield "times are those of GPU kernels: a tile runs from its first kernel's start to its last one's end"
-    if LabelStyle.PIPETRACE in styles and not all(of.kernels for of in steps.values()):
+    waits = any(kind.startswith("WAIT") for of in steps.values() for kind in of.counts)
+    if LabelStyle.PIPETRACE in styles and waits and not all(of.kernels for of in steps.values()):
         yield "a receive ends when its wait ends: where that wait was short, the data was there earlier"
     hidden = sum(of.hidden_waits for of in steps.values())
     if hidden:

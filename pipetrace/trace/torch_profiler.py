@@ -35,7 +35,9 @@ from pipetrace.trace.reading.source import Progress
 from pipetrace.trace.reading.wanted import wanted_of
 from pipetrace.trace.recording_notes import missing_lines, note_lines
 from pipetrace.trace.run_folder import RunInfo
+from pipetrace.trace.shared_device import is_shared, shared_steps
 
+SHARED = "all ranks ran in one process and share a device: what they compute at once takes from each other"
 _RANK_IN_NAME = re.compile(r"rank[_\-]?([0-9]{1,6})", re.IGNORECASE)
 
 
@@ -122,10 +124,17 @@ def read_recording(
     traces = load_traces(paths, progress)
     by_rank = _by_rank(traces)
     world = _world_size(by_rank)
-    processes = world or max(len(by_rank), max(by_rank) + 1)
     run, run_notes = _run_info(by_rank)
-    ranks, replicas = _shape(processes, run)
-    steps = _read_ranks(by_rank, ranks, schedule, Labels(labels))
+    if len(traces) == 1 and is_shared(traces[0]):
+        steps = shared_steps(traces[0], Labels(labels))
+        by_rank = dict.fromkeys(steps, traces[0])
+        processes = ranks = len(steps)
+        replicas = 1
+        run_notes.append(SHARED)
+    else:
+        processes = world or max(len(by_rank), max(by_rank) + 1)
+        ranks, replicas = _shape(processes, run)
+        steps = _read_ranks(by_rank, ranks, schedule, Labels(labels))
     _one_pipeline(steps, ranks)
     unattached = list(attach_loose(steps, ranks))
     clocks = clocks_of(by_rank, steps, ranks)
