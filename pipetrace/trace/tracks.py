@@ -19,7 +19,7 @@ from pipetrace.action import IntArray, Kind, code_microbatch
 from pipetrace.metrics import Series
 from pipetrace.timeline import UNKNOWN, Lane, Timeline
 from pipetrace.trace.counterparts import NO_TILE, Counterparts, counterparts
-from pipetrace.trace.counters import drift_series, idle_series, in_flight_series
+from pipetrace.trace.counters import drift_series, exposed_series, idle_series, in_flight_series
 from pipetrace.trace.flows import Arrows, Ends, EndsBySlice, dependencies, place, place_either_way
 from pipetrace.trace.lanes import overlapping_sub_lanes
 from pipetrace.trace.naming import Arg, several_stages, tile_args, tile_name
@@ -233,9 +233,13 @@ class Tracks:
                 name: in_flight_series(timeline, release)
                 for release, name in ((Kind.I, "in flight, freed at I"), (Kind.W, "in flight, freed at W"))
             }
+            has_all_to_alls = bool((timeline.lane == Lane.ALL_TO_ALL).any())
+            exposed = exposed_series(timeline) if has_all_to_alls else None
             for process in range(timeline.ranks * timeline.replicas):
                 replica, rank = divmod(process, timeline.ranks)
                 pid = self._pid(replica * self._ranks + rank, source)
+                if exposed is not None and exposed[process].time.size:
+                    yield CounterTrack(pid, "exposed all-to-all", "all-to-alls", _later(exposed[process], shift))
                 for name, of in held.items():
                     if of[process].time.size:
                         yield CounterTrack(pid, name, "chunks", _later(of[process], shift))
