@@ -15,7 +15,7 @@ from pipetrace.links import NO_ROW
 from pipetrace.metrics.chunks import halves
 from pipetrace.metrics.tiles import Lookup
 from pipetrace.schedule import Schedule
-from pipetrace.timeline import Timeline
+from pipetrace.timeline import UNKNOWN, Timeline
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,3 +146,19 @@ class Work:
         rows = np.arange(len(self), dtype=np.int64)
         paired = self.partner != NO_ACTION
         return Lookup(np.concatenate([self.code, self.partner[paired]]), np.concatenate([rows, rows[paired]]))
+
+    def sides(self, timeline: Timeline, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
+        """When each transfer was received and when it was sent, by each rank's own clock; two arrays of shape (k,).
+
+        Args:
+            timeline: Where they are looked up; replica 0 is taken.
+            start, end: Of each row in it, for what was not recorded: an output leaves with the end of what makes it (a
+                pair's with its start, as it can leave before its end), and has come by the start of what uses it.
+        """
+        others = timeline.where(~timeline.is_compute & (timeline.replica == 0))
+        at = Lookup(others.code, np.arange(len(others), dtype=np.int64))
+        posted = np.append(others.posted, UNKNOWN)[at.find(self.send)]
+        ends = np.append(others.end, UNKNOWN)[at.find(self.receive)]
+        left = np.where(self.partner[self.producer] != NO_ACTION, start[self.producer], end[self.producer])
+        sent = np.where(posted != UNKNOWN, posted, left)
+        return np.where(ends != UNKNOWN, ends, start[self.consumer]), sent
