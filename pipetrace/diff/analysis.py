@@ -41,6 +41,7 @@ class Analysis:
         fitted: Whether no costs were given: then slow ranks and stages are told by the typical one.
         steps: All measured steps, the chosen one among them; at least that.
         before: Whether `of.ideal` was measured too, before a change.
+        one_clock: Whether times of different ranks can be compared at all.
     """
 
     of: Diff
@@ -49,6 +50,14 @@ class Analysis:
     fitted: bool = False
     steps: Sequence[Timeline] = field(default=())
     before: bool = False
+    one_clock: bool = True
+
+    @property
+    def base_name(self) -> str:
+        """What the waterfall starts from, in words."""
+        if self.before:
+            return "the step before"
+        return "the ideal with every stage as the typical one" if self.fitted else "the ideal"
 
     @cached_property
     def work(self) -> Work:

@@ -1,0 +1,214 @@
+"""The verdict of a diff in plain words: the largest cause first, with its size and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pipetrace.diff import Analysis, Fault, FaultKind
+from pipetrace.diff.waterfall import Part
+from pipetrace.report.units import TimeUnit, percent, unit_for
+
+MOST_CAUSES = 4
+_LEAST_SHARE = 0.002  # of the step: what is less is not worth a sentence of its own
+
+
+def verdict(of: Analysis, unit: TimeUnit | None = None) -> list[str]:
+    """The sentences of a diff's verdict, the largest cause in the first.
+
+    Args:
+        of: What is judged.
+        unit: Of its times; chosen by the makespan when None.
+    """
+    measured = of.of.measured.makespan
+    unit = unit or unit_for(max(measured, of.waterfall.base))
+    if not of.one_clock:
+        return [
+            "The ranks' clocks were not aligned, so that nothing is said of what one rank waited for from another; "
+            "what each rank computed can be compared."
+        ]
+    found = of.found
+    felt = [fault for fault in found.faults if found.is_felt(fault) or fault.kind is FaultKind.CLOCK]
+    other = [fault for fault in found.faults if fault not in felt]
+    sentences = []
+    if felt:
+        sentences = [f"{_what(of, fault, unit)}: {_effect(of, fault, unit)}." for fault in felt[:MOST_CAUSES]]
+    elif other:
+        sentences = [f"Nothing that the step feels stands out over the noise; {_small(of, other[0], unit)}."]
+        other = other[1:]
+    else:
+        sentences = ["Nothing stands out over the noise."]
+    worth = [fault for fault in other if abs(fault.total) > _LEAST_SHARE * measured][: MOST_CAUSES - len(felt)]
+    if worth and felt:
+        sentences.append("Also seen, but not felt: " + "; ".join(_what(of, fault, unit, False) for fault in worth) + ".")
+    return [*sentences, _figures(of, unit)]
+
+
+def _figures(of: Analysis, unit: TimeUnit) -> str:
+    fall, measured = of.waterfall, of.of.measured.makespan
+    longer = measured - fall.base
+    parts = [
+        f"{name} {unit.text(size, signed=True)}"
+        for name, part in (
+            ("compute", Part.COMPUTE),
+            ("transfers", Part.TRANSFER),
+            ("late posts", Part.POST),
+            ("order", Part.ORDER),
+            ("host gaps", Part.GAP),
+            ("missing or extra work", Part.WORK),
+        )
+        if (size := fall.of(part))
+    ]
+    rest = measured - of.measured.makespan
+    parts += [f"clocks {unit.text(rest, signed=True)}"] if rest else []
+    parts += [f"not replayed {unit.text(fall.residual, signed=True)}"] if fall.residual else []
+    share = f" ({percent(longer / fall.base, signed=True)})" if fall.base else ""
+    spread = "" if of.noise.steps is None else f", between steps ±{unit.text(of.noise.steps)}"
+    return (
+        f"{of.base_name[0].upper()}{of.base_name[1:]} takes {unit.text(fall.base)}, the step {unit.text(measured)}{share}"
+        f"{': ' if parts else ''}{', '.join(parts)}; noise ±{unit.text(of.noise.makespan)}{spread}."
+    )
+
+
+def _effect(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
+    measured = of.measured.makespan
+    if fault.kind is FaultKind.CLOCK:
+        raw = of.of.measured.makespan
+        return f"all else is told on corrected clocks, on which the step takes {unit.text(measured)} instead of {unit.text(raw)}"
+    share = percent(abs(fault.effect) / measured) if measured else "0 %"
+    without = unit.text(measured - fault.effect)
+    if fault.effect >= 0:
+        return f"{unit.text(fault.effect)}, {share} of the step, which would take {without} without it"
+    return f"it makes the step {unit.text(-fault.effect)} ({share}) shorter, which would take {without} without it"
+
+
+def _small(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
+    text = _what(of, fault, unit, False)
+    effect = f"{unit.text(fault.effect)} of the step" if fault.effect else "without effect on the step"
+    return f"the largest is that {text[0].lower() + text[1:] if text.split()[0] in _LOWERED else text} ({effect})"
+
+
+_LOWERED = ("Rank", "Stage", "All", "Link", "Transfers", "The", "What", "Half", "Overlapped")
+
+
+def _what(of: Analysis, fault: Fault, unit: TimeUnit, full: bool = True) -> str:
+    """What is at fault, as a sentence without its end."""
+    text = _WORDS[fault.kind](of, fault, unit)
+    text = text[0].upper() + text[1:] if not text[0].isdigit() else text
+    if full and len(fault.names) > 1 and fault.kind in (FaultKind.COMPUTE, FaultKind.GAP, FaultKind.LINK):
+        text += f" (the same run as: {', '.join(fault.names[1:])})"
+    return text
+
+
+def _than(of: Analysis) -> str:
+    if of.before:
+        return "before"
+    return "the typical stage's" if of.fitted else "the costs say"
+
+
+def _compute(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
+    whose, name = fault.names[0], ""
+    if whose.startswith(("rank", "stage", "all ranks")):
+        name = f"{whose}'{'' if whose.endswith('s') else 's'} compute"
+    else:
+        name = whose
+    plural = " of " not in whose and whose.startswith(("all overlapped", "overlapped"))
+    verb = "take" if plural else "takes"
+    only = "only " if fault.amount < 1 else ""
+    return (
+        f"{name} {verb} {only}{fault.amount:.2f} times as long as {_than(of)} "
+        f"({_counted(fault.count, 'action')}, {unit.text(fault.total, signed=True)} in all)"
+    )
+
+
+def _link(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
+    name = fault.names[0]
+    than = "before" if of.before else f"the ideal's {unit.text(fault.typical)}"
+    if name.startswith("transfer "):
+        return f"the {name} takes {unit.text(fault.amount)} longer than others of its link"
+    if name == "all links":
+        return f"transfers take {unit.text(fault.amount)} more than {than} on all links ({_counted(fault.count, 'transfer')})"
+    return (
+        f"{name} takes {unit.text(fault.amount)} more for a transfer than other links, over {than} "
+        f"({_counted(fault.count, 'transfer')})"
+    )
+
+
+def _send(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001 - all are called alike
+    return (
+        f"{fault.names[0]} post{_s(fault)} sends {unit.text(fault.amount)} after what they carry is made "
+        f"({_counted(fault.count, 'send')})"
+    )
+
+
+def _receive(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
+    return (
+        f"{fault.names[0]} post{_s(fault)} {_counted(fault.count, 'receive')} after the data was sent, half of them by over "
+        f"{unit.text(fault.amount)}: the lane is blocked by earlier items"
+    )
+
+
+def _gap(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
+    more = "" if fault.names[0] == "all ranks" else " more than other ranks"
+    return (
+        f"{fault.names[0]} pause{_s(fault)} {unit.text(fault.amount)}{more} before each action though all it needs is there "
+        f"(seen on {_counted(fault.count, 'action')}, {unit.text(fault.total)} in all)"
+    )
+
+
+def _delayed(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
+    return f"{fault.names[0]} starts {unit.text(fault.amount)} late though all it needs is there"
+
+
+def _long(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
+    return f"{fault.names[0]} takes {unit.text(fault.amount)} longer than its like"
+
+
+def _order(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
+    return f"{_counted(fault.count, 'action')} ran at another place than in the schedule: {fault.names[0]}"
+
+
+def _missing(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
+    is_ = "is" if fault.count == 1 else "are"
+    return f"{fault.names[0]} {is_} missing ({unit.text(fault.total)} of work by {_source(of)})"
+
+
+def _extra(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
+    is_ = "is" if fault.count == 1 else "are"
+    return f"{fault.names[0]} {is_} not in the schedule ({unit.text(fault.total)} of work)"
+
+
+def _source(of: Analysis) -> str:
+    return "the run before" if of.before else "the typical stage" if of.fitted else "the costs"
+
+
+def _clock(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
+    ahead = of.clocks.ahead if of.clocks is not None else {}
+    if of.schedule.ranks == 2:
+        who = f"the clocks of the two ranks are {unit.text(abs(fault.amount))} apart"
+    else:
+        each = [f"rank {rank}'s is {unit.text(abs(ns))} {'ahead' if ns > 0 else 'behind'}" for rank, ns in ahead.items()]
+        who = f"the ranks' clocks disagree: {', '.join(each)}"
+    return f"{who} ({_counted(fault.count, 'transfer')} received before being sent, by up to {unit.text(fault.total)})"
+
+
+def _s(fault: Fault) -> str:
+    return "" if fault.names[0] == "all ranks" else "s"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+_WORDS: Mapping[FaultKind, Callable[[Analysis, Fault, TimeUnit], str]] = {
+    FaultKind.COMPUTE: _compute,
+    FaultKind.LINK: _link,
+    FaultKind.SEND: _send,
+    FaultKind.RECEIVE: _receive,
+    FaultKind.GAP: _gap,
+    FaultKind.DELAYED: _delayed,
+    FaultKind.LONG: _long,
+    FaultKind.ORDER: _order,
+    FaultKind.MISSING: _missing,
+    FaultKind.EXTRA: _extra,
+    FaultKind.CLOCK: _clock,
+}
