@@ -52,6 +52,7 @@ class Part(IntEnum):
     COMBINE = 4
 
 
+ALL_TO_ALL_PARTS = frozenset({Part.DISPATCH, Part.COMBINE})
 COMPUTE_KINDS = frozenset({Kind.F, Kind.B, Kind.I, Kind.W})
 SEND_KINDS = frozenset({Kind.SEND_F, Kind.SEND_B})
 RECV_KINDS = frozenset({Kind.RECV_F, Kind.RECV_B})
@@ -60,6 +61,7 @@ WHOLE_STAGE_KINDS = frozenset({Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD, Kin
 
 # Fields of the code from the low bits up: kind 5, part 3, layer+1 10, microbatch+1 20, stage 16, pipe 6: 60 bits.
 _PART, _LAYER, _MICROBATCH, _STAGE, _PIPE, _CODE_BITS = 5, 8, 18, 38, 54, 60
+_PART_FIELDS = (1 << _MICROBATCH) - (1 << _PART)
 MAX_LAYER, MAX_MICROBATCH, MAX_STAGE, MAX_PIPE = (1 << 10) - 2, (1 << 20) - 2, (1 << 16) - 1, (1 << 6) - 1
 
 NO_ACTION = 0
@@ -76,6 +78,13 @@ def code_kind(code: Codes) -> Codes:
 def code_part(code: Codes) -> Codes:
     """The part of each code, as the value of a `Part`; 0 where there is none."""
     return (code >> _PART) & 7
+
+
+def is_all_to_all(code: IntArray) -> BoolArray:
+    """Which codes are of an all-to-all; the shape of `code`."""
+    part = code_part(code)
+    which: BoolArray = (part == Part.DISPATCH) | (part == Part.COMBINE)
+    return which
 
 
 def code_layer(code: Codes) -> Codes:
@@ -106,6 +115,16 @@ def pack(kind: int, stage: Codes, microbatch: Codes, pipe: int = 0) -> Codes:
 def with_kind(code: Codes, kind: int) -> Codes:
     """The same codes with another kind."""
     return (code & ~31) | kind
+
+
+def with_part(code: Codes, layer: Codes | int, part: int) -> Codes:
+    """The same codes in a layer and part; no range is checked (`Action` does)."""
+    return whole_stage(code) | part << _PART | (layer + 1) << _LAYER
+
+
+def whole_stage(code: Codes) -> Codes:
+    """The same codes without layer and part."""
+    return code & ~_PART_FIELDS
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -148,7 +167,7 @@ class Action:
         if self.part is not None:
             if self.kind not in COMPUTE_KINDS:
                 raise ActionError(f"{self.kind.name} of stage {self.stage} has no parts")
-            if self.kind is Kind.W and self.part in (Part.DISPATCH, Part.COMBINE):
+            if self.kind is Kind.W and self.part in ALL_TO_ALL_PARTS:
                 raise ActionError(f"{self.part.name.lower()} has no weights, so it has no W")
 
     @property

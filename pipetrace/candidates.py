@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from pipetrace.compare import Candidate, Setting
 from pipetrace.costs import Costs, Link
-from pipetrace.costs_io import parse_time
 from pipetrace.errors import CostError, ScheduleError
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import ScheduleSpec, build_spec, check_options, get, listed
 from pipetrace.shown import shown
+from pipetrace.times import parse_time
 from pipetrace.toml_file import parse_toml
 from pipetrace.waiting import Wait
 

@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind, code_stage
+from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind, code_part, code_stage
 from pipetrace.errors import CostError
+from pipetrace.part_costs import LayerCosts
 from pipetrace.schedule import Schedule
 from pipetrace.shown import shown
+from pipetrace.times import MAX_COST, UNITS
 
-UNITS: Mapping[str, int] = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-"""Units in which people give times, in ns."""
-
-MAX_COST = 1_000 * UNITS["s"]
 MAX_MESSAGE = 1 << 50  # bytes: a PiB
 MAX_NODE = 1_000_000  # ranks
 
@@ -77,6 +75,31 @@ class PairCost:
             raise CostError(f"FB costs {self.duration} ns", "give a time between 0 and 2000 s")
         if not (0 <= self.forward_ready <= self.duration and 0 <= self.backward_ready <= self.duration):
             raise CostError("an overlapped pair's outputs must be ready between its start and its end")
+
+
+@dataclass(frozen=True, slots=True)
+class RunCosts:
+    """Costs of overlapped pairs that run into each other, by where a pair stands in a run of them on its rank.
+
+    Args:
+        alone: A pair with no other beside it.
+        first, inner, last: Of a run of two or more.
+    """
+
+    alone: PairCost
+    first: PairCost
+    inner: PairCost
+    last: PairCost
+
+    @property
+    def duration(self) -> int:
+        """ns of an inner pair: what each more of a run takes."""
+        return self.inner.duration
+
+    @property
+    def by_place(self) -> tuple[PairCost, PairCost, PairCost, PairCost]:
+        """At 1 for a pair before it, and 2 more for one behind it."""
+        return self.alone, self.last, self.first, self.inner
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +178,12 @@ class Costs:
     Args:
         default: Costs of every stage that `stages` does not name; F = I = W = 1 ms.
         stages: Costs of single stages.
-        pair: Cost of an overlapped pair; when None it lasts F + B of its stages, with both outputs at its end.
+        pair: Cost of an overlapped pair, or of pairs by their place in a run; when None a pair lasts F + B of its
+            stages, with both outputs at its end.
         p2p: ns from an output's being ready to its arrival on another rank, the latency; within a rank it is free.
         network: What sizes, bandwidths, nodes and single links add or change.
+        layer: Costs of the parts of an MoE layer, for schedules in parts; 1 ms for each F, I and W when None.
+        stage_layers: Costs of the layers of single stages.
 
     Raises:
         CostError: `p2p` is negative, or over 1,000 s.
@@ -165,9 +191,11 @@ class Costs:
 
     default: StageCosts = UNIT_STAGE
     stages: Mapping[int, StageCosts] = field(default_factory=dict)
-    pair: PairCost | None = None
+    pair: PairCost | RunCosts | None = None
     p2p: int = 0
     network: Network = Network()
+    layer: LayerCosts | None = None
+    stage_layers: Mapping[int, LayerCosts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 <= self.p2p <= MAX_COST:
@@ -176,6 +204,10 @@ class Costs:
     def of(self, stage: int) -> StageCosts:
         """The costs of one stage."""
         return self.stages.get(stage, self.default)
+
+    def layer_of(self, stage: int) -> LayerCosts:
+        """The costs of a layer of one stage."""
+        return self.stage_layers.get(stage, self.layer or LayerCosts())
 
     def transfer_times(self, ranks: int) -> IntArray:
         """ns of a transfer from each rank to each other; shape (ranks, ranks), 0 on the diagonal."""
@@ -196,7 +228,7 @@ class Costs:
         Raises:
             CostError: A single stage's costs are of none of `stages` stages; `what` has these.
         """
-        strays = [stage for stage in self.stages if not 0 <= stage < stages]
+        strays = [stage for stage in (*self.stages, *self.stage_layers) if not 0 <= stage < stages]
         if strays:
             raise CostError(
                 f"the costs name stage {min(strays)}, but {what} has {stages} stages, from 0",
@@ -207,9 +239,12 @@ class Costs:
         """ns of every row of a schedule, 0 of a send or receive; shape (n,).
 
         Raises:
-            CostError: Costs are given for a stage that the schedule does not have.
+            CostError: Costs are given for a stage that the schedule does not have; or the schedule is in parts of
+                layers, and recomputation is given, which is known for whole stages only.
         """
         self.check_stages(schedule.stages, schedule.name)
+        if schedule.has_parts:
+            return self._part_durations(schedule)
         table = np.zeros((max(Kind) + 1, schedule.stages), dtype=np.int64)
         for stage in range(schedule.stages):
             of = self.of(stage)
@@ -222,7 +257,17 @@ class Costs:
                 partner = schedule.partner[paired]
                 duration[paired] += table[code_kind(partner), code_stage(partner)]
             else:
-                duration[paired] = self.pair.duration + self._recompute(schedule)[paired]
+                duration[paired] = self._pair_column(schedule, "duration")[paired] + self._recompute(schedule)[paired]
+        return duration
+
+    def _part_durations(self, schedule: Schedule) -> IntArray:
+        if any(self.of(stage).recompute for stage in range(schedule.stages)):
+            raise CostError(
+                f"{schedule.name} is in parts of layers, and recompute is a cost of whole stages",
+                "add it to the parts' I instead, as in --parts mlp.I=2",
+            )
+        table = np.stack([self.layer_of(stage).table for stage in range(schedule.stages)])
+        duration: IntArray = table[code_stage(schedule.code), code_kind(schedule.code), code_part(schedule.code)]
         return duration
 
     def ready(self, schedule: Schedule, duration: IntArray) -> tuple[IntArray, IntArray]:
@@ -230,10 +275,24 @@ class Costs:
         if self.pair is None:
             return duration, duration
         paired, recompute = schedule.partner != NO_ACTION, self._recompute(schedule)
-        return (
-            np.where(paired, self.pair.forward_ready + recompute, duration),
-            np.where(paired, self.pair.backward_ready + recompute, duration),
+        forward, backward = (
+            np.where(paired, self._pair_column(schedule, name) + recompute, duration)
+            for name in ("forward_ready", "backward_ready")
         )
+        return forward, backward
+
+    def _pair_column(self, schedule: Schedule, name: str) -> IntArray:
+        """One figure of every row's pair, by where in a run of pairs it stands; of use where a row is one."""
+        of = self.pair
+        if of is None:
+            return np.zeros(len(schedule), dtype=np.int64)
+        if isinstance(of, PairCost):
+            return np.full(len(schedule), getattr(of, name), dtype=np.int64)
+        paired, same_rank = schedule.partner[1:] != NO_ACTION, np.diff(schedule.rank) == 0
+        runs_on = paired & (schedule.partner[:-1] != NO_ACTION) & same_rank
+        place = np.concatenate([[0], runs_on]) + 2 * np.concatenate([runs_on, [0]])
+        column: IntArray = np.array([getattr(pair, name) for pair in of.by_place], dtype=np.int64)[place]
+        return column
 
     def _recompute(self, schedule: Schedule) -> IntArray:
         """ns of recomputation in each row's pair; it comes first, so it moves all of the pair."""

@@ -4,60 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
-from pipetrace.costs import MAX_COST, UNITS, Costs, Link, Network, PairCost, StageCosts
+from pipetrace.costs import Costs, Link, Network, PairCost, RunCosts, StageCosts
 from pipetrace.errors import CostError
+from pipetrace.moe_model import model_from_dict
+from pipetrace.part_costs import LayerCosts
+from pipetrace.parts_io import parts_from_dict, parts_to_dict
 from pipetrace.shown import shown
+from pipetrace.times import UNITS, parse_time, table_time
 
-_FILE_HINT = 'give a number, e.g. 1 or 2.5; it is in the file\'s unit, ms unless the file says unit = "us"'
-
-
-def parse_time(text: str, unit: str = "ms", hint: str = "") -> int:
-    """A number in `unit` as ns, rounded to the nearest.
-
-    Args:
-        text: The number, in ASCII digits and without separators.
-        unit: "ns", "us", "ms" or "s".
-        hint: What to do about a text that is no number; the command line's when empty.
-
-    Raises:
-        CostError: The text is no finite number or longer than any cost can be, or the unit is unknown.
-    """
-    if not isinstance(unit, str) or unit not in UNITS:
-        raise CostError(f"unknown unit {shown(unit)}", f"units are {', '.join(UNITS)}")
-    no_time = CostError(
-        f"{shown(text.strip())} is no time", hint or "give a number, e.g. 1 or 2.5; the unit is set by --unit"
-    )
-    if _NUMBER.fullmatch(text.strip()) is None:
-        raise no_time
-    try:
-        value = Decimal(text.strip())
-        if value.is_zero():
-            return 0
-        # Before any arithmetic: 1e999999999 cannot even be multiplied.
-        if value.adjusted() <= _MOST_DIGITS:
-            ns = (value * UNITS[unit]).to_integral_value()
-            if abs(ns) <= 2 * MAX_COST:
-                return int(ns)
-    except ArithmeticError:
-        raise no_time from None
-    raise CostError(
-        f"a time of {shown(text.strip())[1:-1]} {unit} is too {'long' if value > 0 else 'short'}",
-        "give a time between 0 and 1000 s",
-    )
-
-
+_ENTRIES = ("unit", "p2p", "default", "stages", "pair", "network", "parts", "model", "memory")
+_PAIR_ENTRIES = ("duration", "forward_ready", "backward_ready")
+_RUN_ENTRIES = ("alone", "first", "inner", "last")
 _STAGE_ENTRIES = ("F", "I", "W", "B", "recompute", "reduce_grad", "optim")
 _INDEX = r"(?:0|[1-9][0-9]{0,5})"  # of a stage or rank: stages.00 beside stages.0 would name one stage twice
 _STAGE = re.compile(_INDEX)
 _LINK = re.compile(rf"({_INDEX})-({_INDEX})")
 _COST = re.compile(r"\s*([A-Za-z]+)\s*=\s*([^=]*)")
-
-
-_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
-_MOST_DIGITS = 13  # before the point, of the longest time in ns
 
 
 def parse_costs(text: str, *, unit: str = "ms", p2p: int = 0) -> Costs:
@@ -103,10 +67,21 @@ def costs_to_dict(costs: Costs) -> dict[str, Any]:
     if costs.stages:
         out["stages"] = {str(stage): table(of) for stage, of in sorted(costs.stages.items())}
     if costs.pair is not None:
-        out["pair"] = {name: getattr(costs.pair, name) for name in ("duration", "forward_ready", "backward_ready")}
+        out["pair"] = _pair_to_dict(costs.pair)
     if costs.network != Network():
         out["network"] = _network_to_dict(costs.network)
+    if costs.layer is not None or costs.stage_layers:
+        out["parts"] = parts_to_dict(costs.layer or LayerCosts())
+        if costs.stage_layers:
+            stages = sorted(costs.stage_layers.items())
+            out["parts"]["stages"] = {str(stage): parts_to_dict(layer) for stage, layer in stages}
     return out
+
+
+def _pair_to_dict(pair: PairCost | RunCosts) -> dict[str, Any]:
+    if isinstance(pair, PairCost):
+        return {name: getattr(pair, name) for name in _PAIR_ENTRIES}
+    return {name: _pair_to_dict(getattr(pair, name)) for name in _RUN_ENTRIES}
 
 
 def _network_to_dict(network: Network) -> dict[str, Any]:
@@ -141,16 +116,26 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
         across = { latency = 0.02, bandwidth = 12 }
         links.0-1 = { latency = 0.3 }            # a single one, from rank 0 to rank 1
 
+        [parts]                                  # of an MoE layer; see `pipetrace.parts_io`
+        attn = { F = 1, I = 1, W = 0.5 }
+        a2a = 1.5                                # dispatch and combine
+        stages.3 = { mlp = 2 }                   # what differs in the layers of a stage
+
+        [model]                                  # or what parts are estimated from; see `pipetrace.moe_model`
+
+    A pair of the order dualpipe costs what its place in a run of pairs costs: pair.alone, pair.first, pair.inner and
+    pair.last, each as above.
+
     Raises:
         CostError: Something is missing, unknown, or no number.
     """
     unit = table.get("unit", "ms")
     # `memory` shares the file; `pipetrace.metrics.sizes_from_dict` reads it.
-    unknown = set(table) - {"unit", "p2p", "default", "stages", "pair", "network", "memory"}
+    unknown = set(table) - set(_ENTRIES)
     if unknown:
         raise CostError(
             f"unknown entry {shown(min(unknown))} in the costs",
-            "entries are unit, p2p, default, stages, pair, network, memory",
+            f"entries are {', '.join(_ENTRIES)}",
         )
 
     def numbers(name: str, given: Any, allowed: Sequence[str]) -> dict[str, int]:
@@ -162,7 +147,7 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
                 f"unknown entry {shown(min(map(str, wrong)))} in {name} of the costs",
                 f"entries are {', '.join(allowed)}",
             )
-        return {key: _time(value, unit) for key, value in given.items()}
+        return {key: table_time(value, unit) for key, value in given.items()}
 
     one = parse_time("1", unit)
     default = {"F": one, "I": one, "W": one} | numbers("default", table.get("default", {}), _STAGE_ENTRIES)
@@ -175,27 +160,46 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
     stages = table.get("stages", {})
     if not isinstance(stages, Mapping) or not all(_STAGE.fullmatch(str(key)) for key in stages):
         raise CostError("stages of the costs is no table of stage numbers, as 0, 1, 2", "write stages.0 = { F = 1.2 }")
-    fields = ("duration", "forward_ready", "backward_ready")
-    pair = numbers("pair", table["pair"], fields) if "pair" in table else None
-    if pair is not None and "duration" not in pair:
-        raise CostError("pair of the costs has no duration")
+
+    def pair_cost(name: str, given: Any) -> PairCost:
+        pair = numbers(name, given, _PAIR_ENTRIES)
+        if "duration" not in pair:
+            raise CostError(f"{name} of the costs has no duration")
+        return PairCost(**{entry: pair.get(entry, pair["duration"]) for entry in _PAIR_ENTRIES})
+
+    pair: PairCost | RunCosts | None = None
+    if isinstance(of_pair := table.get("pair"), Mapping) and set(of_pair) == set(_RUN_ENTRIES):
+        pair = RunCosts(**{name: pair_cost(f"pair.{name}", of_pair[name]) for name in _RUN_ENTRIES})
+    elif "pair" in table:
+        pair = pair_cost("pair", of_pair)
+    layer, stage_layers = _layers_from_dict(table, unit)
     return Costs(
         default=StageCosts(**default),
         stages={int(key): of_stage(numbers(f"stages.{key}", of, _STAGE_ENTRIES)) for key, of in stages.items()},
-        pair=None if pair is None else PairCost(**{name: pair.get(name, pair["duration"]) for name in fields}),
-        p2p=_time(table.get("p2p", 0), unit),
+        pair=pair,
+        p2p=table_time(table.get("p2p", 0), unit),
         network=_network_from_dict(table.get("network", {}), unit),
+        layer=layer,
+        stage_layers=stage_layers,
     )
 
 
-def _time(value: Any, unit: str) -> int:
-    """A time of a table as ns."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise CostError(f"{shown(value)} is no time", _FILE_HINT)
-    if isinstance(value, int) and value.bit_length() > 64:
-        # Python refuses to write integers of thousands of digits, which TOML can hold.
-        raise CostError(f"a time of {shown(value)} {unit} is too long", "give a time between 0 and 1000 s")
-    return parse_time(str(value), unit, _FILE_HINT)
+def _layers_from_dict(table: Mapping[str, Any], unit: str) -> tuple[LayerCosts | None, dict[int, LayerCosts]]:
+    """Costs of the parts, of all stages and of single ones; what `parts` says holds over what `model` gives."""
+    layer = model_from_dict(table["model"], unit).layer if "model" in table else None
+    parts = table.get("parts")
+    if parts is None:
+        return layer, {}
+    stages = parts.get("stages", {}) if isinstance(parts, Mapping) else {}
+    if isinstance(parts, Mapping):
+        parts = {name: of for name, of in parts.items() if name != "stages"}
+    layer = parts_from_dict(parts, unit, base=layer)
+    if not isinstance(stages, Mapping) or not all(_STAGE.fullmatch(str(key)) for key in stages):
+        raise CostError("parts.stages of the costs is no table of stage numbers", "write stages.3 = { mlp = 2 }")
+    of_stages = {
+        int(key): parts_from_dict(of, unit, base=layer, name=f"parts.stages.{key}") for key, of in stages.items()
+    }
+    return layer, of_stages
 
 
 def _network_from_dict(table: Any, unit: str) -> Network:
@@ -222,7 +226,7 @@ def _network_from_dict(table: Any, unit: str) -> Network:
         if not isinstance(of, Mapping) or set(of) - {"latency", "bandwidth"}:
             raise CostError(f"{name} of the network is no link", f"write {name} = {{ latency = 0.02, bandwidth = 12 }}")
         return Link(
-            _time(of.get("latency", 0), unit),
+            table_time(of.get("latency", 0), unit),
             bandwidth(name, of["bandwidth"]) if "bandwidth" in of else None,
         )
 

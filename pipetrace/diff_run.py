@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from pipetrace.costs import Costs
 from pipetrace.costs_io import costs_to_dict
 from pipetrace.diff import Diff, diff, median_step
-from pipetrace.errors import TraceError
+from pipetrace.errors import CostError, TraceError
 from pipetrace.fit import fit_costs
 from pipetrace.schedule import Schedule
 from pipetrace.shown import printable, shown
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
+from pipetrace.waiting import Waiting, waiting_from_dict
 
 if TYPE_CHECKING:
     from pipetrace.trace.torch_profiler import Recording
@@ -32,7 +33,7 @@ class RunDiff:
         schedule: What was to be run.
         costs: Costs of the ideal.
         costs_from: Where they come from, in words.
-        recording: What was read.
+        recording: What was read; of several replicas the first.
         step: Index of the chosen step in `recording.steps`: the one of median makespan.
     """
 
@@ -56,6 +57,8 @@ class RunDiff:
         if len(self.recording.steps) > 1:
             window += f", the one of median makespan of {len(self.recording.steps)} steps"
         facts = [("Traces", self.recording.source), ("Window", window), ("Costs of the ideal", self.costs_from)]
+        if self.recording.replicas > 1:
+            facts.insert(1, ("Replica", f"0 of {self.recording.replicas}; ranks are its pipeline ranks"))
         if run is not None:
             options = [f"{printable(key)} {_plain(value)}" for key, value in run.options.items()]
             facts += [
@@ -117,6 +120,7 @@ def diff_traces(
     from pipetrace.trace.torch_profiler import read_recording
 
     recording = read_recording(paths)
+    recording = replace(recording, steps=tuple(step.of_replica(0) for step in recording.steps))
     for folder in paths:
         check_record(folder, recording)
     of_folder = None
@@ -143,10 +147,20 @@ def diff_traces(
         costs_from = f"{costs_from.removesuffix('; transfers free')}; transfers as given"
     chosen = measured[median_step(measured)]
     step = next(i for i, candidate in enumerate(recording.steps) if candidate is chosen)
-    of = diff(simulate(schedule, costs), chosen)
+    of = diff(simulate(schedule, costs, _waiting(recording)), chosen)
     if of_folder is not None:
         check_order(of_folder, of, recording)
     return RunDiff(of, schedule, costs, costs_from, recording, step)
+
+
+def _waiting(recording: Recording) -> Waiting:
+    """How the ranks waited; as ever where the run does not say."""
+    if recording.run is None:
+        return Waiting()
+    try:
+        return waiting_from_dict(recording.run.options)
+    except CostError as error:
+        raise TraceError(f"the run's record: {error.message}", error.hint) from None
 
 
 def _plain(value: object) -> str:

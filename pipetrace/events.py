@@ -16,8 +16,9 @@ import numpy as np
 from pipetrace.action import IntArray, code_text
 from pipetrace.errors import DeadlockError
 from pipetrace.links import Links
+from pipetrace.ready import NOTHING, ReadyList, local_edges
 from pipetrace.transfers import Transfers
-from pipetrace.waiting import Wait, Waiting
+from pipetrace.waiting import Waiting
 
 NOT_YET = -1
 RUN, SEND, RECV = 0, 1, 2
@@ -29,11 +30,11 @@ class Program:
     """What one rank does.
 
     Args:
-        rows: Its actions, in list order.
+        actions: Its actions, in list order, as a step begins.
         steps: What it does in order: (RUN, -1) for its next action, (SEND, transfer) and (RECV, transfer) for posts.
     """
 
-    rows: Sequence[int]
+    actions: ReadyList
     steps: Sequence[tuple[int, int]]
 
 
@@ -59,15 +60,11 @@ class Played:
 
 @dataclass(slots=True)
 class _Rank:
-    rows: deque[int]
+    actions: ReadyList
     steps: deque[tuple[int, int]]
     waiting: bool = False
     idle_since: int = 0
-    in_flight: int = 0
     spinning: int = 0
-    # Actions that could start, the first of the list on top: those that take an activation, and the others.
-    takers: list[int] = field(default_factory=list)
-    others: list[int] = field(default_factory=list)
     # The action that runs: how much of its work was left when, and at how much left which outputs leave.
     row: int = NOT_YET
     left: int = 0
@@ -96,9 +93,7 @@ class StepPlayer:
         programs: One a rank.
         sends_itself: Whether a rank posts the sends of an action when its outputs are ready; otherwise its program has
             them.
-        takes, gives: Activations that each row takes at its start and gives back at its end; shape (n,).
         waiting: How ranks wait.
-        caps: Most activations in flight on each rank, what `dataflow` keeps to.
     """
 
     def __init__(
@@ -111,17 +106,14 @@ class StepPlayer:
         programs: Sequence[Program],
         *,
         sends_itself: bool,
-        takes: IntArray,
-        gives: IntArray,
         waiting: Waiting,
-        caps: Sequence[int],
     ) -> None:
         n, k = duration.size, len(transfers)
-        self.links, self.waiting, self.caps = links, waiting, caps
+        self.links, self.waiting = links, waiting
         self.send, self.receive = transfers.send.tolist(), transfers.receive.tolist()
         self.sender, self.receiver, self.time = transfers.sender.tolist(), transfers.receiver.tolist(), time.tolist()
-        self.duration, self.takes, self.gives = duration.tolist(), takes.tolist(), gives.tolist()
-        self.before, self.after = _local_edges(links)
+        self.duration = duration.tolist()
+        self.before, self.after = local_edges(links)
         self.rank_of = links.rank.tolist()
         self.needs: list[list[int]] = [[] for _ in range(n)]
         self.outputs: list[list[tuple[int, int]]] = [[] for _ in range(n)]
@@ -131,13 +123,12 @@ class StepPlayer:
             self.needs[consumer].append(t)
             if sends_itself:
                 self.outputs[producer].append((after, t))
-        self.ranks = [_Rank(deque(program.rows), deque(program.steps)) for program in programs]
+        self.ranks = [_Rank(program.actions, deque(program.steps)) for program in programs]
         self.missing = [len(needs) + len(before) for needs, before in zip(self.needs, self.before, strict=True)]
-        self.reorders = waiting.policy is Wait.DATAFLOW and waiting.reorder
         for program in programs:
-            for row in program.rows:
+            for row in program.actions.rows:
                 if not self.missing[row]:
-                    self._is_ready(row)
+                    program.actions.add(row)
         self.channels: dict[tuple[int, int], _Channel] = {}
         self.start, self.end, self.idle_since = ([NOT_YET] * n for _ in range(3))
         self.sent, self.received, self.began, self.arrived = ([NOT_YET] * k for _ in range(4))
@@ -155,7 +146,7 @@ class StepPlayer:
         while self.events:
             self.now, _, _, call, arguments = heapq.heappop(self.events)
             call(*arguments)
-        stuck = [rank for rank, state in enumerate(self.ranks) if state.rows]
+        stuck = [rank for rank, state in enumerate(self.ranks) if state.actions.rows]
         if stuck:
             raise self._deadlock(stuck)
         columns = (self.start, self.end, self.idle_since, self.sent, self.received, self.began, self.arrived)
@@ -173,8 +164,8 @@ class StepPlayer:
         while state.steps:
             what, transfer = state.steps[0]
             if what == RUN:
-                row = self._choose(rank)
-                if row == NOT_YET:
+                row = state.actions.choose()
+                if row == NOTHING:
                     state.waiting = True
                 else:
                     state.steps.popleft()
@@ -191,56 +182,17 @@ class StepPlayer:
         self.ranks[rank].idle_since = self.now
         self._go_on(rank)
 
-    def _choose(self, rank: int) -> int:
-        """The action that a rank with a free lane starts now, or `NOT_YET`."""
-        state = self.ranks[rank]
-        first = state.rows[0]
-        if not self.missing[first]:
-            return first
-        if not self.reorders:
-            return NOT_YET
-        taker, other = (self._first_left(ready) for ready in (state.takers, state.others))
-        if taker != NOT_YET and (other == NOT_YET or taker < other) and self._may_overtake(rank, taker):
-            return taker
-        return other
-
-    def _first_left(self, ready: list[int]) -> int:
-        """The first of some ready actions that has not started."""
-        while ready and self.start[ready[0]] != NOT_YET:
-            heapq.heappop(ready)
-        return ready[0] if ready else NOT_YET
-
-    def _may_overtake(self, rank: int, taker: int) -> bool:
-        """Whether the list order can still be followed within the cap after an action has taken its activation.
-
-        If so, then however the step goes on, there is a way to its end. If not, it is not for later takers either.
-        """
-        state = self.ranks[rank]
-        held = peak = state.in_flight
-        for row in state.rows:
-            if row == taker:
-                break
-            peak = max(peak, held + self.takes[row])
-            held += self.takes[row] - self.gives[row]
-        return bool(peak + self.takes[taker] <= self.caps[rank])
-
     def _has(self, row: int) -> None:
         """One more thing that a row needs is there."""
         self.missing[row] -= 1
         if not self.missing[row]:
-            self._is_ready(row)
-
-    def _is_ready(self, row: int) -> None:
-        if self.reorders:
-            state = self.ranks[self.rank_of[row]]
-            heapq.heappush(state.takers if self.takes[row] else state.others, row)
+            self.ranks[self.rank_of[row]].actions.add(row)
 
     # An action
 
     def _start(self, rank: int, row: int) -> None:
         state = self.ranks[rank]
-        state.rows.remove(row)
-        state.in_flight += self.takes[row]
+        state.actions.start(row)
         self.start[row], self.idle_since[row] = self.now, state.idle_since
         state.row, state.left, state.since = row, self.duration[row], self.now
         # An overlapped pair's outputs can leave before its end; what is ready at the end is posted after it.
@@ -278,7 +230,7 @@ class StepPlayer:
             return
         row, state.row, state.left = state.row, NOT_YET, 0
         self.end[row] = state.idle_since = self.now
-        state.in_flight -= self.gives[row]
+        state.actions.end(row)
         for consumer in self.after[row]:
             self._has(consumer)
         self._at(self.now, _RANKS_GO_ON, self._go_on, rank)
@@ -352,7 +304,7 @@ class StepPlayer:
     def _deadlock(self, stuck: Sequence[int]) -> DeadlockError:
         lines = []
         for rank in stuck[:8]:
-            row = self.ranks[rank].rows[0]
+            row = self.ranks[rank].actions.rows[0]
             what = f"rank {rank} at {self.links.text(row)} waits for "
             missing = [t for t in self.needs[row] if self.arrived[t] == NOT_YET]
             if missing:
@@ -378,15 +330,3 @@ class StepPlayer:
                     codes = self.send if self.sender[head] == rank else self.receive
                     return f"{text}, behind {code_text(codes[head])} on rank {rank}"
         return text
-
-
-def _local_edges(links: Links) -> tuple[list[list[int]], list[list[int]]]:
-    """The rows of the same rank that each row waits for, and those that wait for it."""
-    before: list[list[int]] = [[] for _ in range(links.rank.size)]
-    after: list[list[int]] = [[] for _ in range(links.rank.size)]
-    for column in (links.inputs, links.local, links.gradients):
-        here = np.flatnonzero((column >= 0) & ~links.crosses(column))
-        for row, producer in zip(here.tolist(), column[here].tolist(), strict=True):
-            before[row].append(producer)
-            after[producer].append(row)
-    return before, after

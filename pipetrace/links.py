@@ -7,6 +7,8 @@ three others, so the graph is three columns of row numbers:
 * `local`: a backward needs its own stage's forward, a weight gradient its own stage's input gradient;
 * `gradients`: a backward needs the backward of the stage after.
 
+Where a schedule is written in parts of layers, "stage" is a part of a layer here: see `pipetrace.chain`.
+
 Where a schedule has its sends and receives in the lists, their rows wait for nothing here: the graph is that of the
 computation, and `pipetrace.transfers` says what the rows add to it.
 """
@@ -24,9 +26,10 @@ from pipetrace.action import (
     Kind,
     code_kind,
     code_microbatch,
-    code_stage,
+    code_pipe,
     code_text,
 )
+from pipetrace.chain import Chain
 from pipetrace.errors import DeadlockError, ScheduleError
 
 NO_ROW = -1
@@ -86,26 +89,26 @@ class Links:
         return code_text(int(self.code[row]), int(self.partner[row]))
 
 
-def link(code: IntArray, partner: IntArray, first: IntArray, stages: int, microbatches: int) -> Links:
+def link(code: IntArray, partner: IntArray, first: IntArray, chain: Chain, microbatches: int) -> Links:
     """Joins every row with what it waits for.
 
-    Every (stage, microbatch) must lie inside `stages` and `microbatches`, and stand at most once for each of F, I or
-    B, and W; `pipetrace.validate` checks that first and with better words.
+    Every (place of the chain, microbatch) must lie inside `chain` and `microbatches`, and stand at most once for each
+    of F, I or B, and W; `pipetrace.validation.validate` checks that first and with better words.
 
     Raises:
         ScheduleError: A row waits for an action that is nowhere in the schedule.
     """
     rows = np.arange(code.size, dtype=np.int64)
-    kind, key = code_kind(code), code_stage(code) * microbatches + code_microbatch(code)
+    kind, key = code_kind(code), chain.place(code) * microbatches + code_microbatch(code)
     paired = partner != 0
     # The backward half of a row: its partner where it is a pair, itself where it is an I or B.
     backward_code = np.where(paired, partner, code)
-    backward_key = code_stage(backward_code) * microbatches + code_microbatch(backward_code)
+    backward_key = chain.place(backward_code) * microbatches + code_microbatch(backward_code)
     is_forward = kind == Kind.F
     is_backward = paired | (kind == Kind.I) | (kind == Kind.B)
     is_weight = kind == Kind.W
 
-    forward_row = np.full(stages * microbatches, NO_ROW, dtype=np.int64)
+    forward_row = np.full(len(chain) * microbatches, NO_ROW, dtype=np.int64)
     backward_row = forward_row.copy()
     forward_row[key[is_forward]] = rows[is_forward]
     backward_row[backward_key[is_backward]] = rows[is_backward]
@@ -115,24 +118,24 @@ def link(code: IntArray, partner: IntArray, first: IntArray, stages: int, microb
     inputs[takes_input] = forward_row[key[takes_input] - microbatches]
     local[is_backward] = forward_row[backward_key[is_backward]]
     local[is_weight] = backward_row[key[is_weight]]
-    takes_gradient = is_backward & (backward_key < (stages - 1) * microbatches)
+    takes_gradient = is_backward & (backward_key < (len(chain) - 1) * microbatches)
     gradients[takes_gradient] = backward_row[backward_key[takes_gradient] + microbatches]
 
     rank = np.repeat(np.arange(first.size - 1, dtype=np.int64), np.diff(first))
-    for needed, column, stage_step, what in (
-        (takes_input, inputs, -1, "forward"),
-        (is_backward, local, 0, "forward"),
-        (is_weight, local, 0, "input gradient"),
-        (takes_gradient, gradients, 1, "backward"),
+    for needed, column, step, what in (
+        (takes_input, inputs, -1, Kind.F),
+        (is_backward, local, 0, Kind.F),
+        (is_weight, local, 0, Kind.I),
+        (takes_gradient, gradients, 1, Kind.B),
     ):
         absent = needed & (column == NO_ROW)
         if absent.any():
             row = int(np.argmax(absent))
             half = int(code[row] if column is inputs or not paired[row] else partner[row])
-            stage, microbatch = int(code_stage(half)) + stage_step, int(code_microbatch(half))
+            place = int(chain.place(np.array(half))) + step
+            missing = code_text(chain.code(place, what, code_microbatch(half), code_pipe(half)))
             raise ScheduleError(
-                f"rank {rank[row]}: {code_text(half)} needs the {what} of stage {stage}, "
-                f"microbatch {microbatch}, which is nowhere in the schedule"
+                f"rank {rank[row]}: {code_text(half)} needs {missing}, which is nowhere in the schedule"
             )
     return Links(code, partner, first, rank, inputs, local, gradients)
 

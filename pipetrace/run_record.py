@@ -14,6 +14,7 @@ from pipetrace.diff import Diff
 from pipetrace.errors import TraceError
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import RUN_FILE, read_run_info
+from pipetrace.waiting import waiting_from_dict
 
 if TYPE_CHECKING:
     from pipetrace.trace.torch_profiler import Recording
@@ -31,7 +32,7 @@ def check_record(folder: Path, recording: Recording) -> None:
     if recording.run is None or not (folder / RUN_FILE).is_file():
         return
     info = read_run_info(folder)
-    for what in ("schedule", "ranks", "microbatches", "started"):
+    for what in ("schedule", "ranks", "replicas", "microbatches", "started"):
         told, recorded = getattr(info, what), getattr(recording.run, what)
         if _plain(told) != _plain(recorded):
             raise TraceError(
@@ -64,15 +65,16 @@ def check_sizes(file: Path, schedule: Schedule, recording: Recording) -> None:
 def check_order(file: Path, of: Diff, recording: Recording) -> None:
     """Holds the order in a folder's `schedule.csv` against what was measured.
 
-    A rank runs its list in order, so that nothing but another list explains another order, or an action that the list
-    does not have.
+    Unless ranks may leave the list order, nothing but another list explains another order; and nothing ever explains an
+    action that the list does not have.
 
     Raises:
         TraceError: It is of another run.
     """
-    if recording.run is None or recording.run.options.get("wait") != "prefetch":
+    if recording.run is None or "wait" not in recording.run.options:
         return
-    for actions, how in ((of.extra, "are not in it"), (of.reordered, "stand elsewhere in it")):
+    reordered = () if waiting_from_dict(recording.run.options).reorders else of.reordered
+    for actions, how in ((of.extra, "are not in it"), (reordered, "stand elsewhere in it")):
         if actions:
             some = ", ".join(map(str, actions[:_MOST_NAMED])) + (" ..." if len(actions) > _MOST_NAMED else "")
             raise TraceError(

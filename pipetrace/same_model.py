@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from fractions import Fraction
 
-from pipetrace.costs import Costs, PairCost, StageCosts
+from pipetrace.costs import Costs, PairCost, RunCosts, StageCosts
 
 
 def cut(costs: Costs, ranks: int, stages: int) -> Costs:
@@ -20,15 +20,21 @@ def cut(costs: Costs, ranks: int, stages: int) -> Costs:
     if stages == ranks:
         return costs
     size = Fraction(ranks, stages)
-    pair = costs.pair
-    if pair is not None:
-        pair = PairCost(*(round(getattr(pair, field.name) * size) for field in fields(PairCost)))
+    pair: PairCost | RunCosts | None = costs.pair
+    if isinstance(pair, PairCost):
+        pair = _scaled(pair, size)
+    elif pair is not None:
+        pair = RunCosts(*(_scaled(getattr(pair, field.name), size) for field in fields(RunCosts)))
     return replace(
         costs,
         default=_sum([(size, costs.default)]),
         stages={stage: _sum(_covered(costs, stage, size, ranks)) for stage in range(stages)} if costs.stages else {},
         pair=pair,
     )
+
+
+def _scaled(pair: PairCost, size: Fraction) -> PairCost:
+    return PairCost(*(round(getattr(pair, field.name) * size) for field in fields(PairCost)))
 
 
 def _covered(costs: Costs, stage: int, size: Fraction, ranks: int) -> list[tuple[Fraction, StageCosts]]:

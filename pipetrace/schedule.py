@@ -2,6 +2,13 @@
 
 The lists hold F, B, I and W; beside them either no communication, which is then derived, or every send and receive.
 It is an order, not a time; `pipetrace.simulate` gives it times.
+
+A schedule has one of two grains. Its actions are whole stages; or, after `pipetrace.passes.expand_moe`, the parts of
+their MoE layers. Then a rank's list is the order in which it issues them, and two lanes run them: all-to-alls
+(dispatch, combine) have one, the rest the other. Each lane runs its own in list order, and a row starts when its lane
+is free and its input is there. A row with a fence does not start before all that stands before it in the list has
+ended, on both lanes; where it and the row behind it are the first parts of a pair's two halves, not before the inputs
+of both are there.
 """
 
 from __future__ import annotations
@@ -18,11 +25,14 @@ from pipetrace.action import (
     MAX_STAGE,
     NO_ACTION,
     Action,
+    BoolArray,
     IntArray,
     Kind,
     Pair,
+    code_part,
     pack,
 )
+from pipetrace.chain import Chain
 from pipetrace.errors import ScheduleError
 from pipetrace.links import Links, link
 from pipetrace.placement import Placement
@@ -44,11 +54,12 @@ class RankOrder:
     The calls are named as the papers name the tiles, so that a schedule's file reads as its paper does.
     """
 
-    __slots__ = ("_codes", "_partners")
+    __slots__ = ("_codes", "_fences", "_partners")
 
     def __init__(self) -> None:
         self._codes = array("q")
         self._partners: dict[int, int] = {}
+        self._fences: set[int] = set()
 
     def F(self, stage: int, microbatch: int, pipe: int = 0) -> None:
         """Appends a forward."""
@@ -73,6 +84,10 @@ class RankOrder:
             item = item.forward
         self._codes.append(item.code)
 
+    def fence(self) -> None:
+        """Keeps what comes next from starting before all that was appended so far has ended, on both lanes."""
+        self._fences.add(len(self._codes))
+
     def __len__(self) -> int:
         return len(self._codes)
 
@@ -82,13 +97,15 @@ class RankOrder:
             action, backward = Action.from_code(code), self._partners.get(position)
             yield action if backward is None else Pair(action, Action.from_code(backward))
 
-    def columns(self) -> tuple[IntArray, IntArray]:
-        """Codes, and partners (`NO_ACTION` where an entry is no pair)."""
+    def columns(self) -> tuple[IntArray, IntArray, BoolArray]:
+        """Codes, partners (`NO_ACTION` where an entry is no pair), and whether a fence stands before each."""
         code = np.array(self._codes, dtype=np.int64)
         partner = np.full(code.size, NO_ACTION, dtype=np.int64)
         for position, backward in self._partners.items():
             partner[position] = backward
-        return code, partner
+        fence = np.zeros(code.size + 1, dtype=np.bool_)
+        fence[list(self._fences)] = True
+        return code, partner, fence[:-1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +119,8 @@ class Schedule:
         code: The actions' codes, rank after rank in list order; shape (n,).
         partner: The backward half of each overlapped pair, `NO_ACTION` elsewhere; shape (n,).
         first: Row at which each rank's list begins, and n at the end; shape (ranks + 1,).
+        fence: Before which rows a fence stands; shape (n,). None where actions are whole stages, which run one after
+            the other anyway.
     """
 
     name: str
@@ -110,6 +129,7 @@ class Schedule:
     code: IntArray
     partner: IntArray
     first: IntArray
+    fence: BoolArray | None = None
 
     @classmethod
     def from_orders(cls, name: str, placement: Placement, microbatches: int, orders: Sequence[RankOrder]) -> Schedule:
@@ -131,7 +151,8 @@ class Schedule:
         first = np.zeros(placement.ranks + 1, dtype=np.int64)
         np.cumsum([len(order) for order in orders], out=first[1:])
         code, partner = (np.concatenate([column[i] for column in columns]) for i in (0, 1))
-        return cls(name, placement, microbatches, code, partner, first)
+        fence = np.concatenate([column[2] for column in columns])
+        return cls(name, placement, microbatches, code, partner, first, fence if code_part(code).any() else None)
 
     @classmethod
     def from_actions(
@@ -173,14 +194,27 @@ class Schedule:
             yield action if partner == NO_ACTION else Pair(action, Action.from_code(partner))
 
     @cached_property
+    def chain(self) -> Chain:
+        """The places along the forward direction: the stages, or the parts of their layers.
+
+        Raises:
+            ScheduleError: As `links`.
+        """
+        return validate(self.code, self.partner, self.first, self.placement, self.microbatches)
+
+    @cached_property
+    def has_parts(self) -> bool:
+        """Whether actions are parts of layers rather than whole stages."""
+        return bool(code_part(self.code).any())
+
+    @cached_property
     def links(self) -> Links:
         """Which row waits for which.
 
         Raises:
             ScheduleError: The schedule is not valid in a way that leaves an action without what it needs.
         """
-        validate(self.code, self.partner, self.first, self.placement, self.microbatches)
-        return link(self.code, self.partner, self.first, self.stages, self.microbatches)
+        return link(self.code, self.partner, self.first, self.chain, self.microbatches)
 
     @cached_property
     def transfers(self) -> Transfers:
@@ -211,7 +245,8 @@ class Schedule:
         """Checks that the schedule can be run, and returns it.
 
         Every F, and every I and W or B, stands exactly once, on the rank where the placement puts it; everything an
-        action needs exists; and the lists do not wait for each other in a circle. Where the lists have sends and
+        action needs exists; and the lists do not wait for each other in a circle, not even if a rank ran its list one
+        by one on a single lane. Where the lists have sends and
         receives, they have all of them: each SEND after what makes its data, each RECV before what takes it, and
         received in the order in which they are sent between any two ranks.
 
@@ -231,4 +266,10 @@ class Schedule:
             np.array_equal(self.first, other.first)
             and np.array_equal(self.code, other.code)
             and np.array_equal(self.partner, other.partner)
+            and np.array_equal(self.fences, other.fences)
         )
+
+    @property
+    def fences(self) -> BoolArray:
+        """`fence`, with none for whole stages; shape (n,)."""
+        return np.zeros(len(self), dtype=np.bool_) if self.fence is None else self.fence

@@ -2,21 +2,26 @@
 
 A rank runs its list in order; an action starts when the one before it has ended and its inputs have arrived. A transfer
 starts when both sides have posted it. Unless told otherwise receives are posted ahead and sends block nobody, and the
-timeline is the longest path through the schedule's graph; other ways of waiting are played event by event.
+timeline is the longest path through the schedule's graph; other ways of waiting are played event by event. A schedule
+in parts of layers runs on two lanes a rank.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind
+from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind, is_all_to_all
 from pipetrace.after_step import after_step
 from pipetrace.costs import Costs
+from pipetrace.errors import ScheduleError
 from pipetrace.events import RECV, RUN, SEND, Played, Program, StepPlayer
+from pipetrace.lanes import lane_times
 from pipetrace.links import Links, longest_path
+from pipetrace.ready import ready_lists
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import UNKNOWN, Lane, Timeline
 from pipetrace.transfers import Transfers, is_transfer
@@ -34,10 +39,11 @@ def simulate(schedule: Schedule, costs: Costs | None = None, waiting: Waiting | 
     Returns:
         A tile for each action (one for an overlapped pair) and, where transfers cost something, two for each transfer
         between ranks: the send on the sender and the receive on the receiver; and the gradient reductions and
-        optimisers that cost something. Zero is the start of the step.
+        optimisers that cost something. Parts of layers lie on the compute and the all-to-all lane. Zero is the start
+        of the step.
 
     Raises:
-        ScheduleError: The schedule is not valid.
+        ScheduleError: The schedule is not valid; or it is in parts of layers, and `waiting` is not the default.
         DeadlockError: The ranks wait for each other.
     """
     costs, waiting = costs or Costs(), waiting or Waiting()
@@ -48,7 +54,15 @@ def simulate(schedule: Schedule, costs: Costs | None = None, waiting: Waiting | 
     time = costs.transfer_times(schedule.ranks)[transfers.sender, transfers.receiver]
     is_gradient = code_kind(transfers.receive) == Kind.RECV_B
     ready = np.where(is_gradient, backward_ready[transfers.producer], forward_ready[transfers.producer])
-    if _is_longest_path(schedule, waiting):
+    if schedule.has_parts:
+        if not _is_longest_path(schedule, waiting):
+            raise ScheduleError(
+                f"{schedule.name} is in parts of layers, whose two lanes are simulated with receives posted ahead only",
+                "leave --wait, --channel, --post and --spin out, or simulate whole stages (--grain stage)",
+            )
+        times = lane_times(schedule, costs)
+        played = replace(_as_played(links, transfers, times.start, duration, ready, time), idle_since=times.idle_since)
+    elif _is_longest_path(schedule, waiting):
         delay = np.zeros((2, duration.size), dtype=np.int64)
         delay[is_gradient.astype(np.int64), transfers.consumer] = time
         start = longest_path(
@@ -67,7 +81,7 @@ def simulate(schedule: Schedule, costs: Costs | None = None, waiting: Waiting | 
 
 def _is_longest_path(schedule: Schedule, waiting: Waiting) -> bool:
     """Whether nothing but the graph decides when actions start."""
-    in_order = waiting.policy is Wait.PREFETCH or (waiting.policy is Wait.DATAFLOW and not waiting.reorder)
+    in_order = waiting.policy is not Wait.INLINE and not waiting.reorders
     free = not (waiting.ordered or waiting.post or waiting.spin)
     return in_order and free and not schedule.has_communication
 
@@ -84,15 +98,6 @@ def _as_played(
 
 
 def _player(schedule: Schedule, duration: IntArray, ready: IntArray, time: IntArray, waiting: Waiting) -> StepPlayer:
-    kind = code_kind(schedule.code)
-    backward_kind = code_kind(np.where(schedule.partner != NO_ACTION, schedule.partner, schedule.code))
-    takes = (kind == Kind.F).astype(np.int64)
-    gives = ((backward_kind == Kind.B) | (backward_kind == Kind.W)).astype(np.int64)
-    caps = waiting.caps
-    if caps is None:
-        ranks = range(schedule.ranks)
-        mine = [slice(int(schedule.first[rank]), int(schedule.first[rank + 1])) for rank in ranks]
-        caps = [int((np.cumsum(takes[s]) - np.cumsum(gives[s]) + gives[s]).max(initial=0)) for s in mine]
     return StepPlayer(
         schedule.links,
         duration,
@@ -101,10 +106,7 @@ def _player(schedule: Schedule, duration: IntArray, ready: IntArray, time: IntAr
         time,
         _programs(schedule, waiting),
         sends_itself=not schedule.has_communication,
-        takes=takes,
-        gives=gives,
         waiting=waiting,
-        caps=caps,
     )
 
 
@@ -119,7 +121,7 @@ def _programs(schedule: Schedule, waiting: Waiting) -> list[Program]:
         needs.setdefault(target, []).append((RECV, t))
     run = (RUN, -1)
     programs = []
-    for begin, end in itertools.pairwise(first):
+    for (begin, end), actions in zip(itertools.pairwise(first), ready_lists(schedule, waiting), strict=True):
         rows = [row for row in range(begin, end) if compute[row]]
         steps: list[tuple[int, int]]
         if schedule.has_communication:
@@ -128,7 +130,7 @@ def _programs(schedule: Schedule, waiting: Waiting) -> list[Program]:
             steps = [step for row in rows for step in (*needs.get(row, ()), run)]
         else:
             steps = [step for row in rows for step in needs.get(row, ())] + [run] * len(rows)
-        programs.append(Program(rows, steps))
+        programs.append(Program(actions(), steps))
     return programs
 
 
@@ -145,6 +147,7 @@ def _timeline(schedule: Schedule, costs: Costs, time: IntArray, played: Played) 
             "partner": schedule.partner[compute],
             "start": played.start[compute],
             "end": played.end[compute],
+            "lane": np.where(is_all_to_all(schedule.code[compute]), int(Lane.ALL_TO_ALL), int(Lane.COMPUTE)),
         },
         after_step(schedule, costs, free),
     ]

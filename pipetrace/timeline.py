@@ -7,7 +7,7 @@ nanoseconds from the timeline's own zero; `epoch` says when that was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from functools import cached_property
 
@@ -167,6 +167,12 @@ class Timeline:
             epoch=self.epoch,
         )
 
+    def rows_of(self, replica: int, rank: int) -> tuple[int, int]:
+        """The first row of a rank's tiles, and the row after its last."""
+        first, last = np.searchsorted(self.replica, (replica, replica + 1)).tolist()
+        low, high = np.searchsorted(self.rank[first:last], (rank, rank + 1)).tolist()
+        return first + low, first + high
+
     @cached_property
     def is_compute(self) -> BoolArray:
         """Which tiles are an F, B, I or W on the compute lane; shape (n,)."""
@@ -202,6 +208,11 @@ class Timeline:
     def makespan(self) -> int:
         """ns from the first to the last F, B, I or W; what comes before and after is not in it."""
         return self.span[1] - self.span[0]
+
+    def of_replica(self, replica: int) -> Timeline:
+        """One copy's tiles as a timeline of their own."""
+        alone = self.where(self.replica == replica)
+        return replace(alone, replica=np.zeros_like(alone.replica), replicas=1)
 
     def shifted(self, by: int) -> Timeline:
         """The same tiles `by` ns later on the timeline's clock; `epoch` moves the other way, so nothing moves."""

@@ -20,6 +20,7 @@ from pipetrace.action import (
     IntArray,
     Kind,
     code_kind,
+    whole_stage,
     with_kind,
 )
 from pipetrace.errors import ScheduleError
@@ -68,7 +69,9 @@ def find_transfers(links: Links) -> Transfers:
     ):
         consumer = np.flatnonzero(links.crosses(producers))
         producer = producers[consumer]
-        parts.append((producer, consumer, with_kind(codes[producer], send), with_kind(codes[consumer], receive)))
+        # What travels is a whole stage's, also where a part of a layer makes it.
+        sends, receives = (whole_stage(codes[ends]) for ends in (producer, consumer))
+        parts.append((producer, consumer, with_kind(sends, send), with_kind(receives, receive)))
     producer, consumer, sends, receives = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(producer, kind="stable")
     producer, consumer, sends, receives = (column[order] for column in (producer, consumer, sends, receives))

@@ -11,17 +11,26 @@ from pipetrace.action import (
     Action,
     IntArray,
     Kind,
+    Part,
     code_kind,
     code_microbatch,
+    code_part,
     code_pipe,
     code_stage,
+    is_all_to_all,
 )
+from pipetrace.chain import Chain
 from pipetrace.errors import ScheduleError
 from pipetrace.placement import Placement
 
+_PARTS_HINT = "a schedule holds whole stages, or parts of layers and neither pairs nor SEND and RECV, which are derived"
 
-def validate(code: IntArray, partner: IntArray, first: IntArray, placement: Placement, microbatches: int) -> None:
+
+def validate(code: IntArray, partner: IntArray, first: IntArray, placement: Placement, microbatches: int) -> Chain:
     """Checks every action of a schedule by itself, and that no F, B, I or W is missing; the order is not looked at.
+
+    Returns:
+        The chain along which the actions are written: stages, or parts of layers.
 
     Raises:
         ScheduleError: With rank, action and reason, for the first thing that is wrong.
@@ -68,27 +77,40 @@ def validate(code: IntArray, partner: IntArray, first: IntArray, placement: Plac
             _where_they_stand(placement, rank, pipe, stage),
         )
 
-    # One slot for each (stage, microbatch); the pipe follows from the microbatch.
-    slots = placement.stages * microbatches
-    slot = stage * microbatches + microbatch
+    has_part = code_part(every) != 0
+    if has_part.any():
+        refuse(~has_part, "stands beside parts of layers", _PARTS_HINT)
+        refuse(
+            np.concatenate([paired, paired[paired]]),
+            "is part of a pair",
+            "parts overlap because all-to-alls have a lane of their own: write the two halves apart",
+        )
+    chain = Chain.of_codes(every, placement.stages)
+
+    # One slot for each (place of the chain, microbatch); the pipe follows from the microbatch.
+    slots = len(chain) * microbatches
+    slot = chain.place(every) * microbatches + microbatch
     # A file may name a far stage or microbatch; what is absent is then found without a table of that size.
     if slots > 4 * every.size + 16:
         seen = set(slot[kind == Kind.F].tolist())
         absent = next(s for s in range(slots) if s not in seen)
-        raise _missing("F", absent, placement, microbatches)
+        raise _missing("F", absent, chain, placement, microbatches)
     count = {k: np.bincount(slot[kind == k], minlength=slots) for k in COMPUTE_KINDS | TRANSFER_KINDS}
     for k in sorted(count):
         refuse((kind == k) & (count[k][slot] > 1), f"stands {int(count[k].max(initial=0))} times in the schedule")
     split = count[Kind.I] + count[Kind.W] > 0
     refuse((kind == Kind.B) & split[slot], "is a full backward, but an I or W of the same microbatch stands beside it")
+    has_weights = np.ones(slots, dtype=np.bool_)
+    has_weights[slot[is_all_to_all(every)]] = False
     for letter, absent_slots in (
         ("F", count[Kind.F] == 0),
         ("backward", (count[Kind.B] == 0) & ~split),
         ("I", split & (count[Kind.I] == 0)),
-        ("W", split & (count[Kind.W] == 0)),
+        ("W", split & (count[Kind.W] == 0) & has_weights),
     ):
         if absent_slots.any():
-            raise _missing(letter, int(np.argmax(absent_slots)), placement, microbatches)
+            raise _missing(letter, int(np.argmax(absent_slots)), chain, placement, microbatches)
+    return chain
 
 
 def _where_they_stand(placement: Placement, rank: IntArray, pipe: IntArray, stage: IntArray) -> str:
@@ -109,10 +131,15 @@ def _where_they_stand(placement: Placement, rank: IntArray, pipe: IntArray, stag
     return f"the stages{of} stand on ranks {stands}{name}; the {placement.name} placement has them on {wanted}"
 
 
-def _missing(what: str, slot: int, placement: Placement, microbatches: int) -> ScheduleError:
-    stage, microbatch = divmod(slot, microbatches)
-    rank = placement.rank(stage, microbatch // (microbatches // placement.pipes))
+def _missing(what: str, slot: int, chain: Chain, placement: Placement, microbatches: int) -> ScheduleError:
+    place, microbatch = divmod(slot, microbatches)
+    stage, pipe = chain.stage(place), microbatch // (microbatches // placement.pipes)
+    of, each = f"stage {stage}, microbatch {microbatch}", f"{placement.stages} stages"
+    if chain.has_parts:
+        layer, part = divmod(place - int(chain.first[stage]), len(Part))
+        of = f"layer {layer}, {Part(part + 1).name.lower()}, of {of}"
+        each = f"{len(chain)} parts of layers"
     return ScheduleError(
-        f"rank {rank}: the {what} of stage {stage}, microbatch {microbatch} is missing",
-        f"each of {placement.stages} stages x {microbatches} microbatches needs an F, and a B or an I and a W",
+        f"rank {placement.rank(stage, pipe)}: the {what} of {of} is missing",
+        f"each of {each} x {microbatches} microbatches needs an F, and a B or an I and a W",
     )

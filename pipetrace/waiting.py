@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from pipetrace.costs import MAX_COST
 from pipetrace.errors import CostError
+from pipetrace.shown import shown
+from pipetrace.times import MAX_COST
 
 
 class Wait(StrEnum):
@@ -46,8 +48,40 @@ class Waiting:
     post: int = 0
     spin: float = 0.0
 
+    @property
+    def reorders(self) -> bool:
+        """Whether a rank may leave the list order."""
+        return self.policy is Wait.DATAFLOW and self.reorder
+
     def __post_init__(self) -> None:
         if not 0 <= self.post <= MAX_COST:
             raise CostError(f"posting a transfer costs {self.post} ns", "give a time between 0 and 1000 s")
         if not 0 <= self.spin <= 100:
             raise CostError(f"a spinning receive slows compute by {self.spin}", "give a share from 0 on, e.g. 0.1")
+
+
+def waiting_to_dict(waiting: Waiting) -> dict[str, Any]:
+    """What a run records of how its ranks wait: the policy, and what of dataflow is not as ever."""
+    table: dict[str, Any] = {"wait": str(waiting.policy)}
+    if waiting.policy is Wait.DATAFLOW and not waiting.reorder:
+        table["reorder"] = False
+    if waiting.caps is not None:
+        table["caps"] = list(waiting.caps)
+    return table
+
+
+def waiting_from_dict(table: Mapping[str, Any]) -> Waiting:
+    """The other way round; entries that are not there are as in `Waiting`, others are not looked at.
+
+    Raises:
+        CostError: An entry cannot be understood.
+    """
+    policy, reorder, caps = table.get("wait", Wait.PREFETCH), table.get("reorder", True), table.get("caps")
+    if policy not in tuple(Wait):
+        raise CostError(f"unknown way of waiting {shown(policy)}", f"they are {', '.join(Wait)}")
+    if not isinstance(reorder, bool):
+        raise CostError(f"reorder of the way of waiting is {shown(reorder)}", "it is true or false")
+    good = caps is None or (isinstance(caps, list) and all(type(cap) is int and cap >= 0 for cap in caps))
+    if not good:
+        raise CostError(f"caps of the way of waiting are {shown(caps)}", "they are a list of counts")
+    return Waiting(Wait(policy), reorder=reorder, caps=caps)

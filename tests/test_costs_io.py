@@ -7,10 +7,11 @@ import tomli_w
 from hypothesis import given
 
 from pipetrace.costs import Costs, Network, PairCost, StageCosts
-from pipetrace.costs_io import costs_from_dict, costs_to_dict, parse_costs, parse_time
+from pipetrace.costs_io import costs_from_dict, costs_to_dict, parse_costs
 from pipetrace.errors import CostError
 from pipetrace.placement import Placement
 from pipetrace.schedule import Schedule
+from pipetrace.times import parse_time
 from tests.strategies import costs
 from tests.test_schedule import of
 

@@ -172,3 +172,47 @@ def test_a_lost_action_is_noticed(size: Sizes, data: st.DataObject) -> None:
     lists[rank].append(gone)
     with pytest.raises(ScheduleError, match="stands 2 times"):
         Schedule.from_actions("broken", schedule.placement, schedule.microbatches, lists).validate()
+
+
+def parts(of: str, *, start: str = "0") -> list[str]:
+    return [f"{start}{of}@0.{part}" for part in ("attn", "dispatch", "mlp", "combine")]
+
+
+FORWARD, BACKWARD = parts("F0"), parts("B0")[::-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            " ".join(FORWARD + BACKWARD[:-1]),
+            "rank 0: the backward of layer 0, attn, of stage 0, microbatch 0 is missing",
+        ),
+        (" ".join([*FORWARD, *BACKWARD, "0W0@0.mlp"]), "0B0@0.mlp is a full backward, but an I or W"),
+        (" ".join([*FORWARD, *parts("I0")[::-1], "0W0@0.mlp"]), "the W of layer 0, attn, of stage 0, microbatch 0"),
+        (" ".join([*FORWARD[1:], *BACKWARD]), "the F of layer 0, attn"),
+        (" ".join([*FORWARD, *BACKWARD, "0F1"]), "0F1 stands beside parts of layers"),
+        (" ".join([*FORWARD, *BACKWARD, "(0F1@0.attn;0B1@0.attn)OVERLAP_F_B"]), "0F1@0.attn is part of a pair"),
+        (" ".join([FORWARD[1], FORWARD[0], *FORWARD[2:], *BACKWARD]), "0F0@0.dispatch waits for 0F0@0.attn"),
+    ],
+)
+def test_parts_that_are_wrong(text: str, message: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        of(text, microbatches=2 if "1" in text else 1).validate()
+    assert message in error.value.message
+
+
+def test_fences() -> None:
+    order = RankOrder()
+    for item in (*FORWARD, *BACKWARD):
+        if item == BACKWARD[0]:
+            order.fence()
+        order.append(parse(item))
+    schedule = Schedule.from_orders("fenced", Placement.loop(1), 1, [order]).validate()
+    assert schedule.fences.tolist() == [False] * 4 + [True] + [False] * 3
+    assert schedule.has_parts
+    assert not schedule.same_order(replace(schedule, fence=None))
+    whole = build("1f1b", 2, 2)
+    assert whole.fence is None
+    assert not whole.has_parts
+    assert whole.same_order(replace(whole))

@@ -32,7 +32,7 @@ def ready(timeline: Timeline, action: Action, costs: Costs) -> tuple[int, int]:
     """The rank of an action, and when what it gives is there."""
     tile = timeline.find(action)
     assert tile is not None
-    if not isinstance(tile.action, Pair) or costs.pair is None:
+    if not isinstance(tile.action, Pair) or not isinstance(costs.pair, PairCost):
         return tile.rank, tile.end
     offset = costs.pair.forward_ready if action.kind is Kind.F else costs.pair.backward_ready
     return tile.rank, tile.start + costs.of(tile.action.backward.stage).recompute + offset
@@ -75,7 +75,7 @@ def test_the_makespan_is_no_shorter_than_any_rank_or_microbatch_takes(size: Size
     timeline = simulate(schedule, given)
     durations = given.durations(schedule)
     work = [int(durations[schedule.rank == rank].sum()) for rank in range(schedule.ranks)]
-    at_least = np.inf if given.pair is None else given.pair.forward_ready
+    at_least = given.pair.forward_ready if isinstance(given.pair, PairCost) else np.inf
     transfer = given.transfer_times(schedule.ranks)
     hops = sum(int(transfer[a, b]) for a, b in itertools.pairwise(schedule.placement.table[0]))
     through = sum(min(given.of(stage).F, at_least) for stage in range(schedule.stages)) + hops

@@ -9,6 +9,7 @@ import typer
 
 from pipetrace.cli import options
 from pipetrace.cli.console import print_json, say
+from pipetrace.trace.formats import Colour
 
 HELP = "Compare a run with its ideal, action by action: a run folder, or traces with the schedule they ran."
 EXAMPLE = "pipetrace diff RUN/"
@@ -24,7 +25,8 @@ def command(
             "-o",
             "--out",
             metavar="FILE",
-            help="Written by suffix: .html (page), .json or .json.gz (one trace with both), .svg, .png; repeatable.",
+            help="Written by suffix: .html (page), .pftrace or .json (one trace with both; also with .gz), .svg, .png; "
+            "repeatable.",
             show_default="diff.html and diff.json.gz in the run folder",
         ),
     ] = None,
@@ -35,6 +37,7 @@ def command(
         ),
     ] = None,
     source: options.From = None,
+    colour: options.ColourBy = Colour.MICROBATCH,
     as_json: options.Json = False,
 ) -> None:
     from pipetrace.diff_run import diff_traces
@@ -56,7 +59,7 @@ def command(
     )
     # Files first: a reader of the output that goes away, as `| head` does, ends the command.
     for file in out or default_diff_files(traces):
-        write_diff(file, run)
+        write_diff(file, run, colour=colour)
         say(f"wrote {file}")
     if as_json:
         print_json(run.to_dict())

@@ -9,6 +9,8 @@ import typer
 
 from pipetrace.cli import options
 from pipetrace.cli.console import print_json, say
+from pipetrace.cli.moe_options import MoeOptions
+from pipetrace.trace.formats import Colour
 
 HELP = "Build a schedule, simulate it, and write its ideal as a trace, a page, a picture or a CSV."
 EXAMPLE = "pipetrace gen zb-h1 -p 4 -m 8 -o zb-h1.json"
@@ -18,14 +20,19 @@ def command(
     sizes: options.Sizes,
     costs: options.AllCosts,
     wait: options.WaitOptions,
+    moe: MoeOptions,
     name: options.Name = None,
     source: options.From = None,
     out: Annotated[
         list[Path] | None,
         typer.Option(
-            "-o", "--out", metavar="FILE", help="Written by suffix: .json .json.gz .html .svg .png .csv; repeatable."
+            "-o",
+            "--out",
+            metavar="FILE",
+            help="Written by suffix: .pftrace and .json (traces; also with .gz), .html .svg .png .csv; repeatable.",
         ),
     ] = None,
+    colour: options.ColourBy = Colour.MICROBATCH,
     comms: options.Comms = False,
     as_json: options.Json = False,
 ) -> None:
@@ -34,11 +41,11 @@ def command(
     files = out or []
     for file in files:
         suffix_of(file, SCHEDULE_SUFFIXES)
-    of = costs.all()
-    schedule, waiting = options.listed(sizes.schedule(name, source, of), comms), wait.waiting(costs.unit)
+    planned = moe.plan(lambda of: options.listed(sizes.schedule(name, source, of), comms), costs)
+    schedule, of, waiting = planned.schedule, planned.costs, wait.waiting(costs.unit)
     timeline = options.timeline_of(schedule, of, waiting)
     for file in files:
-        write_schedule(file, schedule, timeline, of)
+        write_schedule(file, schedule, timeline, of, colour=colour)
         say(f"wrote {file}")
     if as_json:
         from pipetrace.report.summary import schedule_summary, schedules_json

@@ -13,7 +13,7 @@ import typer
 from pipetrace.candidates import literal, of_schedule, of_spec
 from pipetrace.compare import Candidate
 from pipetrace.costs import Costs, Link, Network
-from pipetrace.costs_io import costs_from_dict, parse_costs, parse_time
+from pipetrace.costs_io import costs_from_dict, parse_costs
 from pipetrace.errors import CostError, ScheduleError
 from pipetrace.metrics import MemorySizes, sizes_from_dict
 from pipetrace.schedule import Schedule
@@ -22,7 +22,9 @@ from pipetrace.schedules.own import spec_from_file
 from pipetrace.shown import printable, shown
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
+from pipetrace.times import parse_time
 from pipetrace.toml_file import read_toml
+from pipetrace.trace.formats import Colour
 from pipetrace.waiting import Wait, Waiting
 
 SCHEDULE, COSTS, WAITING = "Schedule", "Costs", "Waiting"  # the help's panels
@@ -40,6 +42,9 @@ From = Annotated[
 Comms = Annotated[
     bool,
     typer.Option("--comms", help="List sends and receives too, in one order for both sides of each pair of ranks."),
+]
+ColourBy = Annotated[
+    Colour, typer.Option("--colour", help="What shares a colour in a .pftrace; the UI colours a .json by kind.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
 

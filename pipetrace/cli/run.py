@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,14 +13,16 @@ from pipetrace.cli.console import say, tell
 from pipetrace.cli.ending import Interrupted
 from pipetrace.errors import RunError
 from pipetrace.schedules import get
+from pipetrace.waiting import Wait
+
+if TYPE_CHECKING:
+    from pipetrace.execute import Repeats
 
 HELP = "Run a schedule for real with torch under torch.profiler, one process a rank (CPU, gloo)."
 EXAMPLE = "pipetrace run zb-h1 -p 4 -m 8 --costs F=20,I=20,W=20 -o RUN/"
 
 MOST_RANKS = 256
 _COSTS = ("costs", "costs_file", "unit")
-_OF_SLEEP = (*_COSTS, "message_bytes")
-_OF_TRANSFORMER = ("hidden", "heads", "layers", "sequence", "batch", "dtype", "seed")
 
 
 def command(
@@ -30,7 +32,11 @@ def command(
     name: options.Name = None,
     source: options.From = None,
     workload: Annotated[
-        str, typer.Option(help="sleep (synthetic times, real communication) or transformer (real blocks, autograd).")
+        str,
+        typer.Option(
+            help="sleep (synthetic times, real communication), transformer (real blocks, autograd) or moe "
+            "(with experts and all-to-alls)."
+        ),
     ] = "sleep",
     steps: Annotated[int, typer.Option(help="Profiled steps.")] = 5,
     warmup: Annotated[int, typer.Option(help="Steps before them, not profiled.")] = 1,
@@ -38,12 +44,19 @@ def command(
         bool, typer.Option("--check", help="Compare loss and gradients with a single process (sleep: the messages).")
     ] = False,
     message_bytes: Annotated[int, typer.Option(help="sleep: bytes of a message.")] = 8192,
-    hidden: Annotated[int, typer.Option(help="transformer: hidden size.")] = 128,
-    heads: Annotated[int, typer.Option(help="transformer: attention heads.")] = 4,
-    layers: Annotated[int, typer.Option(help="transformer: blocks a stage.")] = 1,
-    sequence: Annotated[int, typer.Option(help="transformer: tokens of a sequence.")] = 64,
-    batch: Annotated[int, typer.Option(help="transformer: sequences of a microbatch.")] = 2,
-    dtype: Annotated[str, typer.Option(help="transformer: float32 or float64.")] = "float32",
+    hidden: Annotated[int, typer.Option(help="Hidden size of transformer and moe.")] = 128,
+    heads: Annotated[int, typer.Option(help="Attention heads.")] = 4,
+    layers: Annotated[int, typer.Option(help="Blocks a stage.")] = 1,
+    sequence: Annotated[int, typer.Option(help="Tokens of a sequence.")] = 64,
+    batch: Annotated[int, typer.Option(help="Sequences of a microbatch.")] = 2,
+    dtype: Annotated[str, typer.Option(help="float32, float64 or bfloat16.")] = "float32",
+    experts: Annotated[int, typer.Option(help="moe: experts of a layer.")] = 8,
+    top_k: Annotated[int, typer.Option(help="moe: experts that a token goes to.")] = 2,
+    capacity: Annotated[
+        float, typer.Option(metavar="FACTOR", help="moe: drop what is beyond an expert's even share times this.")
+    ] = 0.0,
+    expert_hidden: Annotated[int, typer.Option(help="moe: hidden size inside an expert.")] = 256,
+    ep: Annotated[int, typer.Option(help="moe: expert-parallel ranks, each a replica of the pipeline.")] = 1,
     seed: Annotated[int, typer.Option(help="Of weights and data.")] = 0,
     timeout: Annotated[float, typer.Option(help="Seconds without progress before the run is given up.")] = 60.0,
     inject: Annotated[
@@ -53,24 +66,43 @@ def command(
             help="A fault on purpose: rank2:compute*1.5, rank0:gap+2ms, link1-2:+5ms or no-tags; repeatable.",
         ),
     ] = None,
+    wait: Annotated[Wait, typer.Option(help="When receives are posted, and what waits for them.")] = Wait.PREFETCH,
+    no_reorder: Annotated[bool, typer.Option("--no-reorder", help="--wait dataflow: keep the list order.")] = False,
     no_preflight: Annotated[
         bool, typer.Option("--no-preflight", help="Start without looking for deadlocks and swapped transfers first.")
     ] = False,
+    device: Annotated[
+        str, typer.Option(help="cpu (gloo) or cuda (NCCL, a GPU a rank; --one-process for one GPU).")
+    ] = "cpu",
+    one_process: Annotated[
+        bool,
+        typer.Option("--one-process", help="All ranks in one process on one device: two streams, or threads, a rank."),
+    ] = False,
+    channel: Annotated[
+        options.Channel,
+        typer.Option(help="ordered: send without tags, through a process group a direction, as NCCL needs it."),
+    ] = options.Channel.TAGGED,
+    repeat: Annotated[
+        int, typer.Option(metavar="N", help="N runs, each in new processes, into RUN/1 to RUN/N; torch loads once.")
+    ] = 1,
     typed: options.Typed = frozenset(),
 ) -> None:
     from pipetrace.execute import RunConfig
+    from pipetrace.execute import repeat as execute_repeatedly
     from pipetrace.execute import run as execute
     from pipetrace.execute.inject import parse_injections
 
+    if no_reorder and wait is not Wait.DATAFLOW:
+        raise typer.BadParameter("--no-reorder goes with --wait dataflow; the others never leave the list order")
     if source is not None or (name is not None and "costs" in get(name).options):
         typed -= set(_COSTS)  # the order itself depends on them
     _refuse_what_has_no_effect(workload, typed)
     of = costs.of_actions()
     # The executor derives what is sent and received, and needs no list of it.
     schedule = sizes.schedule(name, source, of).compute_only()
-    if schedule.ranks > MOST_RANKS:
+    if schedule.ranks * ep > MOST_RANKS:
         raise RunError(
-            f"{schedule.ranks} ranks are a process each, too many for one machine", f"run at most {MOST_RANKS}"
+            f"{schedule.ranks * ep} ranks are a process each, too many for one machine", f"run at most {MOST_RANKS}"
         )
     of.check_stages(schedule.stages, schedule.name)
     config = RunConfig(
@@ -86,35 +118,71 @@ def command(
         sequence=sequence,
         batch=batch,
         dtype=dtype,
+        experts=experts,
+        top_k=top_k,
+        capacity=capacity,
+        expert_hidden=expert_hidden,
+        ep=ep,
         seed=seed,
         timeout=timeout,
         inject=parse_injections(inject or []),
         preflight=not no_preflight,
+        device=device,
+        one_process=one_process,
+        ordered=channel is options.Channel.ORDERED,
+        wait=wait,
+        reorder=not no_reorder,
     )
     before = _traces(out)
     try:
-        result = execute(schedule, config, out, say)
+        if repeat == 1:
+            results = {out: execute(schedule, config, out, say)}
+        else:
+            repeats = execute_repeatedly(schedule, config, out, repeat, say)
+            results = {out / result.folder.name: result for result in repeats.runs}
     except KeyboardInterrupt:
         kept = len(_traces(out) - before)
         raise Interrupted(*[f"the traces of {kept} ranks up to there are kept in {out}"] * (kept > 0)) from None
-    if result.check is not None:
-        tell(result.check.text)
-    say(f"the run lies in {out}; next: pipetrace diff {out}")
-    if result.check is not None and not result.check.passed:
+    checks = [(folder, result.check) for folder, result in results.items() if result.check is not None]
+    for folder, outcome in checks:
+        tell(outcome.text if repeat == 1 else f"{folder.name}: {outcome.text}")
+    if repeat == 1:
+        say(f"the run lies in {out}; next: pipetrace diff {out}")
+    else:
+        _tell_makespans(repeats)
+        say(f"the runs lie in {out}; next: pipetrace diff {out / '1'}")
+    if not all(outcome.passed for _, outcome in checks):
         raise typer.Exit(1)
+
+
+def _tell_makespans(repeats: Repeats) -> None:
+    from pipetrace.report.units import percent, unit_for
+
+    unit = unit_for(repeats.median)
+    tell(f"makespan   {' '.join(unit.number(makespan) for makespan in repeats.makespans)} {unit.name}")
+    tell(f"median     {unit.text(repeats.median)}, spread {percent(repeats.spread)} (longest - shortest)")
 
 
 def _refuse_what_has_no_effect(workload: str, typed: options.Typed) -> None:
     """A run that takes an option and ignores it is not the run that was asked for."""
-    for of, other, names in (("sleep", "transformer", _OF_SLEEP), ("transformer", "sleep", _OF_TRANSFORMER)):
-        useless = sorted(typed & set(names))
-        if workload == other and useless:
-            flags = " and ".join(f"--{name.replace('_', '-')}" for name in useless)
-            raise typer.BadParameter(f"{flags} {'are' if len(useless) > 1 else 'is'} for --workload {of}, not {other}")
+    from pipetrace.execute.config import OPTIONS_OF
+
+    of = OPTIONS_OF | {"sleep": (*OPTIONS_OF["sleep"], *_COSTS)}
+    useless: dict[str, list[str]] = {}
+    for option in sorted(typed - set(of.get(workload, typed))):
+        owners = " and ".join(name for name, options_of in of.items() if option in options_of)
+        useless.setdefault(owners, []).append(f"--{option.replace('_', '-')}")
+    for owners, flags in useless.items():
+        if owners:
+            are = "are" if len(flags) > 1 else "is"
+            raise typer.BadParameter(f"{' and '.join(flags)} {are} for --workload {owners}, not {workload}")
 
 
 def _traces(folder: Path) -> set[tuple[str, int]]:
     """The traces that lie in a folder, and when each was written."""
     with suppress(OSError, ValueError):
-        return {(path.name, path.stat().st_mtime_ns) for path in folder.glob("rank*_trace.json.gz")}
+        return {
+            (str(path), path.stat().st_mtime_ns)
+            for path in (*folder.glob("rank*_trace.json.gz"), *folder.glob("*/rank*_trace.json.gz"))
+        }
     return set()

@@ -8,6 +8,7 @@ import typer
 
 from pipetrace.cli import options
 from pipetrace.cli.console import print_json
+from pipetrace.cli.moe_options import MoeOptions
 
 HELP = "Draw a schedule's tile chart in the terminal, with its figures."
 EXAMPLE = "pipetrace show interleaved -p 4 -m 8 -v 2 --width 120"
@@ -17,6 +18,7 @@ def command(
     sizes: options.Sizes,
     costs: options.AllCosts,
     wait: options.WaitOptions,
+    moe: MoeOptions,
     name: options.Name = None,
     source: options.From = None,
     width: Annotated[
@@ -28,8 +30,8 @@ def command(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    of = costs.all()
-    schedule, waiting = options.listed(sizes.schedule(name, source, of), comms), wait.waiting(costs.unit)
+    planned = moe.plan(lambda of: options.listed(sizes.schedule(name, source, of), comms), costs)
+    schedule, of, waiting = planned.schedule, planned.costs, wait.waiting(costs.unit)
     timeline = options.timeline_of(schedule, of, waiting)
     if as_json:
         from pipetrace.report.summary import schedule_summary, schedules_json

@@ -121,7 +121,7 @@ def diff(ideal: Timeline, measured: Timeline) -> Diff:
 
     Args:
         ideal: One replica, e.g. from `simulate`.
-        measured: What was recorded; its replica 0 is taken.
+        measured: What was recorded, of one replica.
 
     Raises:
         TraceError: The measured timeline has none of the ideal's actions, or another number of ranks.

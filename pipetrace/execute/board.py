@@ -7,6 +7,8 @@ run breaks, the board tells which action each rank was in or waiting for.
 from __future__ import annotations
 
 import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
 import numpy as np
@@ -26,14 +28,23 @@ class Phase(IntEnum):
     COMPUTING = 5
     FLUSHING = 6
     REDUCING = 7
-    CHECKING = 8
-    WRITING = 9
-    DONE = 10
-    DEVICE = 11
+    EXCHANGING = 8
+    CHECKING = 9
+    WRITING = 10
+    DONE = 11
+    DEVICE = 12
 
 
 NEEDS_OTHERS = frozenset(
-    {Phase.CONNECTING, Phase.BARRIER, Phase.POSTING, Phase.WAITING, Phase.FLUSHING, Phase.REDUCING}
+    {
+        Phase.CONNECTING,
+        Phase.BARRIER,
+        Phase.POSTING,
+        Phase.WAITING,
+        Phase.FLUSHING,
+        Phase.REDUCING,
+        Phase.EXCHANGING,
+    }
 )
 """Phases in which a rank depends on others, so that its failure may be another rank's fault."""
 
@@ -46,6 +57,7 @@ _PHRASES = {
     Phase.COMPUTING: "was in {text} of step {step}",
     Phase.FLUSHING: "waited for {text} to be taken by rank {peer} in step {step}",
     Phase.REDUCING: "waited for the other replicas in {text} of step {step}",
+    Phase.EXCHANGING: "waited for the all-to-all in {text} of step {step}",
     Phase.CHECKING: "compared with the reference",
     Phase.WRITING: "wrote its trace",
     Phase.DONE: "had ended",
@@ -81,17 +93,23 @@ class Board:
         return int(self.cells[:, _STEP].min())
 
     def describe(self, rank: int, schedule: Schedule) -> str:
-        """What a rank was doing when last heard of, to be read after its name: "waited for 1RECV_F3 from rank 0"."""
+        """What a rank was doing when last heard of, to be read after its name: "waited for 1RECV_F3 from rank 0".
+
+        Args:
+            rank: Global rank.
+            schedule: Of every replica.
+        """
         phase, code, partner, step, _ = self.cells[rank].tolist()
         phrase = _PHRASES[Phase(phase)]
         if code == NO_ACTION:
             return phrase.format(step=step)
-        peer = _peer(code, schedule) if phase in (Phase.WAITING, Phase.FLUSHING) else -1
+        first = rank - rank % schedule.ranks
+        peer = first + _peer(code, schedule) if phase in (Phase.WAITING, Phase.FLUSHING) else -1
         return phrase.format(text=code_text(code, partner), peer=peer, step=step)
 
 
 def _peer(code: int, schedule: Schedule) -> int:
-    """The rank at a transfer's other end."""
+    """The pipeline rank at a transfer's other end."""
     action = Action.from_code(code)
     step = -1 if action.kind in (Kind.RECV_F, Kind.SEND_B) else 1
     return schedule.placement.rank(action.stage + step, action.pipe)
@@ -109,6 +127,15 @@ class Line:
         """Says what the rank does from now on."""
         cells = self._cells
         cells[_PHASE], cells[_CODE], cells[_PARTNER] = phase, code, partner
+        cells[_TICKS] += 1
+
+    @contextmanager
+    def exchanging(self) -> Iterator[None]:
+        """Says that an action waits, inside, for the other replicas; still so after an error, which may be theirs."""
+        cells = self._cells
+        before, cells[_PHASE] = cells[_PHASE], Phase.EXCHANGING
+        yield
+        cells[_PHASE] = before
         cells[_TICKS] += 1
 
     def tick(self) -> None:

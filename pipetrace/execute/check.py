@@ -38,26 +38,50 @@ def compare(
         model: Makes all stages of the model afresh.
         tick: Called after each microbatch of the reference.
     """
-    worst, worst_rel, worst_abs, loss_difference = "", 0.0, 0.0, 0.0
-    bit_equal, compared = True, 0
+    tally = Tally()
     held = {number for _, number in stages}
     references = _references({part: order for part, order in orders.items() if part[1] in held}, model, tick)
     for (pipe, number), stage in stages.items():
         replicas = [reference for part, reference in sorted(references.items()) if part[1] == number]
         for index, (name, weight) in enumerate(stage.named_parameters()):
-            other = _added([replica.gradients[index] for replica in replicas])
-            compared += 1
-            absolute, relative = difference(weight.grad, other)
-            bit_equal &= _same_bits(weight.grad, other)
-            worst_abs = max(worst_abs, absolute)
-            if relative > worst_rel:
-                worst, worst_rel = f"{name} of stage {number}", relative
-        wanted = references[pipe, number].losses
-        if wanted:
-            ours, theirs = (_total(losses, sorted(wanted)) for losses in (stage.losses, wanted))
-            bit_equal &= ours == theirs
-            loss_difference = max(loss_difference, _distance(ours, theirs))
-    return RankCheck(rank, compared, worst_abs, worst_rel, loss_difference, bit_equal, worst)
+            other = added([replica.gradients[index] for replica in replicas])
+            tally.gradient(f"{name} of stage {number}", weight.grad, other)
+        tally.losses(stage.losses, references[pipe, number].losses)
+    return tally.result(rank)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was compared so far, and how it differed; see `RankCheck`."""
+
+    compared: int = 0
+    worst_abs: float = 0.0
+    worst_rel: float = 0.0
+    loss_difference: float = 0.0
+    bit_equal: bool = True
+    worst: str = ""
+
+    def gradient(self, name: str, ours: torch.Tensor | None, reference: torch.Tensor | None) -> None:
+        """Compares one weight's gradient."""
+        self.compared += 1
+        absolute, relative = difference(ours, reference)
+        self.bit_equal &= _same_bits(ours, reference)
+        self.worst_abs = max(self.worst_abs, absolute)
+        if relative > self.worst_rel:
+            self.worst, self.worst_rel = name, relative
+
+    def losses(self, ours: Mapping[int, torch.Tensor], reference: Mapping[int, torch.Tensor]) -> None:
+        """Compares the sums of losses by microbatch; where the reference has none there is nothing to compare."""
+        if reference:
+            mine, theirs = (_total(losses, sorted(reference)) for losses in (ours, reference))
+            self.bit_equal &= mine == theirs
+            self.loss_difference = max(self.loss_difference, _distance(mine, theirs))
+
+    def result(self, rank: int) -> RankCheck:
+        """The outcome for one global rank."""
+        return RankCheck(
+            rank, self.compared, self.worst_abs, self.worst_rel, self.loss_difference, self.bit_equal, self.worst
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +108,8 @@ def _references(
     return found
 
 
-def _added(gradients: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+def added(gradients: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+    """Their sum, in order; None where there is none."""
     total: torch.Tensor | None = None
     for gradient in gradients:
         if gradient is not None:

@@ -14,10 +14,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipetrace.costs_io import parse_time
 from pipetrace.errors import CostError, RunError
 from pipetrace.schedule import Schedule
 from pipetrace.shown import shown
+from pipetrace.times import parse_time
 
 NO_TAGS = "no-tags"
 MOST_STRETCH = 1000.0

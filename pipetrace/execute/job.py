@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 class Job:
     """A run, ready to start.
 
+    A process has a global rank, replica × pipeline ranks + pipeline rank.
+
     Args:
-        schedule: Valid, past the preflight.
+        schedule: Of every replica; valid, past the preflight.
         config: Options.
         info: For the traces' metadata.
         claim: The run folder, and where in it the ranks write.
@@ -36,6 +38,11 @@ class Job:
     claim: Claim
     factory: str
     stall_s: float
+
+    @property
+    def processes(self) -> int:
+        """The pipeline ranks of all replicas, or one for all of them."""
+        return 1 if self.config.one_process else self.schedule.ranks * self.info.replicas
 
 
 @dataclass(frozen=True, slots=True)

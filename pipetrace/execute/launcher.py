@@ -1,9 +1,10 @@
-"""Starts the supervisor, listens to it, and sees it end. Runs in the caller's process and imports no torch."""
+"""Starts the supervisor, gives it jobs, listens to it, and sees it end. In the caller's process; imports no torch."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from pipetrace.errors import RunError
 from pipetrace.execute.job import Done, Failed, Job, Step
+from pipetrace.execute.output import RankOutput
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.signals import is_stopped, signal_name
 
@@ -36,41 +38,49 @@ _CLOSING_S = 3.0  # between the end of the line and that of the process
 Progress = Callable[[str], None]
 
 
-def launch(job: Job, progress: Progress) -> tuple[RankCheck, ...]:
-    """Runs a job and returns when all its processes have ended.
+class Launcher:
+    """Runs jobs, one after the other, in ranks that one supervisor forks: torch is imported once for all of them.
 
-    Args:
-        job: What to run.
-        progress: Is told what happens, a short line each.
-
-    Returns:
-        One check a rank, where checks were asked for.
-
-    Raises:
-        RunError: A rank or the supervisor broke.
-        KeyboardInterrupt: From the keyboard, after everything has ended.
+    To be used in a `with`; at its end all processes have ended. After a job that broke it takes no other.
     """
-    with tempfile.TemporaryDirectory(prefix="pipetrace-", ignore_cleanup_errors=True) as name:
-        scratch = Path(name)
-        log = scratch / "supervisor.log"
-        control, theirs = Pipe()
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-c", _START, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                pass_fds=[theirs.fileno()],
-                # Ctrl-C reaches the caller alone, who then ends the ranks in order.
-                start_new_session=True,
-            )
-        theirs.close()
-        with control:
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="pipetrace-", ignore_cleanup_errors=True)
+        self._log = Path(self._folder.name) / "supervisor.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: Connection | None = None
+
+    def __enter__(self) -> Launcher:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        try:
+            self._end()
+        finally:
+            self._folder.cleanup()
+
+    def run(self, job: Job, progress: Progress) -> tuple[RankCheck, ...]:
+        """Runs a job and returns when all its ranks have ended.
+
+        Args:
+            job: What to run.
+            progress: Is told what happens, and what ranks print, a line each.
+
+        Returns:
+            One check a rank, where checks were asked for.
+
+        Raises:
+            RunError: A rank or the supervisor broke.
+            KeyboardInterrupt: From the keyboard, after everything has ended.
+        """
+        scratch = Path(tempfile.mkdtemp(dir=self._folder.name))
+        try:
+            progress(f"starting {_count(job)}")
+            began = time.monotonic()
+            process, control = self._started()
             try:
-                progress(f"starting {job.schedule.ranks} ranks")
-                _send(control, [entry for entry in sys.path if isinstance(entry, str)])
                 _send(control, (job, scratch))
-                return _listen(control, job, progress)
+                return _listen(control, job, progress, RankOutput(scratch, job.processes), began)
             except _SilentError as silence:
                 stopped = is_stopped(process.pid)
                 _kill_group(process)
@@ -83,9 +93,46 @@ def launch(job: Job, progress: Progress) -> tuple[RankCheck, ...]:
             except _GoneError:
                 by_itself = _ends_by_itself(process)
                 _kill_group(process)
-                raise RunError(_why_it_ended(process.wait(), by_itself, log)) from None
-            finally:
-                _end(process, control)
+                raise RunError(_why_it_ended(process.wait(), by_itself, self._log)) from None
+        except BaseException:
+            self._end()
+            raise
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _started(self) -> tuple[subprocess.Popen[bytes], Connection]:
+        """The supervisor and the line to it."""
+        if self._process is not None and self._control is not None:
+            return self._process, self._control
+        self._control, theirs = Pipe()
+        with self._log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _START, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=[theirs.fileno()],
+                # Ctrl-C reaches the caller alone, who then ends the ranks in order.
+                start_new_session=True,
+            )
+        theirs.close()
+        _send(self._control, [entry for entry in sys.path if isinstance(entry, str)])
+        return self._process, self._control
+
+    def _end(self) -> None:
+        """Returns when the supervisor has ended, and with it all ranks."""
+        process, control = self._process, self._control
+        self._process = self._control = None
+        if process is None or control is None:
+            return
+        with control:
+            _end(process, control)
+
+
+def launch(job: Job, progress: Progress) -> tuple[RankCheck, ...]:
+    """Runs one job; see `Launcher.run`."""
+    with Launcher() as launcher:
+        return launcher.run(job, progress)
 
 
 class _GoneError(Exception):
@@ -98,6 +145,11 @@ class _SilentError(Exception):
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
         self.seconds = seconds
+
+
+def _count(job: Job) -> str:
+    ranks = job.schedule.ranks * job.info.replicas
+    return f"{ranks} ranks in one process" if job.config.one_process else f"{ranks} ranks"
 
 
 def _send(control: Connection, value: object) -> None:
@@ -116,12 +168,17 @@ def _receive(control: Connection, patience: float) -> object:
         raise _GoneError from None
 
 
-def _listen(control: Connection, job: Job, progress: Progress) -> tuple[RankCheck, ...]:
+def _listen(
+    control: Connection, job: Job, progress: Progress, output: RankOutput, began: float
+) -> tuple[RankCheck, ...]:
     config = job.config
     patience = job.stall_s + _START_S
     while True:
         message = _receive(control, patience)
         patience = job.stall_s + _SILENCE_S
+        # The supervisor says something every second.
+        for line in output.new_lines(whole=not isinstance(message, Done | Failed)):
+            progress(line)
         if isinstance(message, Done):
             return message.checks
         if isinstance(message, Failed):
@@ -129,7 +186,7 @@ def _listen(control: Connection, job: Job, progress: Progress) -> tuple[RankChec
         if isinstance(message, Step):
             profiled = message.done - config.warmup
             if message.done == 0:
-                progress("all ranks are connected")
+                progress(f"all ranks are connected after {time.monotonic() - began:.1f} s")
             elif profiled <= 0:
                 progress(f"warm-up step {message.done} of {config.warmup} done")
             else:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
@@ -64,12 +64,14 @@ class OneDeviceStep:
         self._sent: list[torch.Tensor] = []
         self._arrived: dict[int, Event] = {}
 
-    def streams(self) -> list[tuple[int, str, Stream]]:
-        """(rank, what it runs, stream) of every stream."""
+    def named_streams(self) -> list[dict[str, Any]]:
+        """Every stream as the profiler calls it, with the rank that it belongs to and what it runs; plain values."""
+        streams: list[Stream] = [*self.compute, *self.communication]
+        names = self._device.names(streams)
+        half = len(self.compute)
         return [
-            (rank, what, stream)
-            for what, streams in (("compute", self.compute), ("communication", self.communication))
-            for rank, stream in enumerate(streams)
+            {"stream": name, "rank": number % half, "runs": "compute" if number < half else "communication"}
+            for number, name in enumerate(names)
         ]
 
     def run(self) -> None:

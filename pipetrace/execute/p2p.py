@@ -1,4 +1,4 @@
-"""Values between ranks, over gloo."""
+"""Values between ranks, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -15,7 +14,7 @@ import torch.distributed as dist
 from pipetrace.execute.program import Transfer
 
 # Stalls are found by the supervisor, who can also say where; gloo's own time-out must not come first.
-_NEVER = timedelta(days=7)
+NEVER = timedelta(days=7)
 
 
 class Pending(Protocol):
@@ -41,27 +40,31 @@ class Transport(Protocol):
         """Returns when all ranks are here."""
 
 
-class GlooTransport:
-    """Gloo between the processes of one host.
+class GroupTransport:
+    """torch.distributed's process groups between processes, as they are for gloo.
 
     Gloo is rendezvous: a send completes only when its receive is posted, so nothing here waits for a send. Tags keep
     transfers of one pair apart in whatever order they are posted.
 
     Args:
-        rank, ranks: Which of how many.
-        rendezvous: A file that all ranks see, not there yet.
-        groups: Sets of ranks that add values up, in the same order on every rank.
+        rank, ranks: Which of how many, over all replicas.
+        rendezvous: Where all ranks meet: file:// and a file that all see, not there yet, or env://.
+        groups: Sets of ranks that add values up or exchange them, in the same order on every rank.
+        first: Global rank of this replica's pipeline rank 0.
         tags: Whether transfers carry tags; without, gloo matches those of a pair in the order of posting.
+        backend: "gloo", or "nccl", which has no tags.
     """
 
     def __init__(
         self,
         rank: int,
         ranks: int,
-        rendezvous: Path,
+        rendezvous: str,
         groups: Sequence[tuple[int, ...]] = (),
         *,
+        first: int = 0,
         tags: bool = True,
+        backend: str = "gloo",
     ) -> None:
         self._tags = tags
         # A set name is the user's choice; otherwise the loopback, as a host name may resolve to a dead interface.
@@ -69,25 +72,27 @@ class GlooTransport:
         if loopback:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback[0])
         dist.init_process_group(
-            "gloo",
-            init_method=f"file://{rendezvous}",
+            backend,
+            init_method=rendezvous,
             rank=rank,
             world_size=ranks,
-            timeout=_NEVER,
+            timeout=NEVER,
         )
         # Every rank makes every group: torch wants it so.
-        self._groups = {members: dist.new_group(list(members), timeout=_NEVER) for members in groups}
+        self._first = first
+        made = {members: dist.new_group(list(members), timeout=NEVER) for members in groups}
+        self._groups = {members: group for members, group in made.items() if isinstance(group, dist.ProcessGroup)}
 
     def post_send(self, value: torch.Tensor, transfer: Transfer) -> Pending:
         """See `Transport`."""
-        work = dist.isend(value, transfer.receiver, tag=transfer.tag if self._tags else 0)
+        work = dist.isend(value, self._first + transfer.receiver, tag=transfer.tag if self._tags else 0)
         if work is None:
             raise RuntimeError(f"rank {transfer.sender} is not in the process group")
         return work
 
     def post_receive(self, buffer: torch.Tensor, transfer: Transfer) -> Pending:
         """See `Transport`."""
-        work = dist.irecv(buffer, transfer.sender, tag=transfer.tag if self._tags else 0)
+        work = dist.irecv(buffer, self._first + transfer.sender, tag=transfer.tag if self._tags else 0)
         if work is None:
             raise RuntimeError(f"rank {transfer.receiver} is not in the process group")
         return work
@@ -96,6 +101,10 @@ class GlooTransport:
         """See `Transport`."""
         if len(ranks) > 1:
             dist.all_reduce(value, group=self._groups[ranks])
+
+    def group(self, ranks: tuple[int, ...]) -> dist.ProcessGroup:
+        """The group that these ranks, this one among them, were given."""
+        return self._groups[ranks]
 
     def barrier(self) -> None:
         """See `Transport`."""

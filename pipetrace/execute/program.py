@@ -77,12 +77,14 @@ class Op:
         text: Of the action or the pair.
         halves: What is computed, in this order.
         receives: What must have arrived from other ranks before.
+        after: Rows of the same rank that must have run before.
     """
 
     row: int
     text: str
     halves: tuple[Half, ...]
     receives: tuple[Transfer, ...]
+    after: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,9 @@ def compile_rank(schedule: Schedule, rank: int) -> Program:
         if schedule.partner[row] != NO_ACTION:
             codes.append(int(schedule.partner[row]))
         halves, received = zip(*(half(row, code) for code in codes), strict=True)
-        ops.append(Op(row, links.text(row), halves, tuple(r for r in received if r is not None)))
+        needed = {int(column[row]) for column in (links.inputs, links.local, links.gradients)} - {NO_ROW}
+        after = tuple(sorted(producer for producer in needed if links.rank[producer] == rank))
+        ops.append(Op(row, links.text(row), halves, tuple(r for r in received if r is not None), after))
     return Program(rank, tuple(ops))
 
 
@@ -169,12 +173,13 @@ def tag_of(receive: int, stages: int, microbatches: int) -> int:
     return (direction * stages + code_stage(receive)) * microbatches + code_microbatch(receive)
 
 
-def preflight(schedule: Schedule, *, tags: bool = True) -> list[Program]:
+def preflight(schedule: Schedule, *, tags: bool = True, reorder: bool = False) -> list[Program]:
     """Everything that can be known before a process starts; the programs of all ranks.
 
     Args:
         schedule: What is to be run.
         tags: Whether transfers carry tags.
+        reorder: Whether ranks may leave the list order.
 
     Raises:
         ScheduleError: The schedule is not valid.
@@ -194,6 +199,11 @@ def preflight(schedule: Schedule, *, tags: bool = True) -> list[Program]:
     programs = [compile_rank(schedule, rank) for rank in range(schedule.ranks)]
     check_transfers(programs)
     if not tags:
+        if reorder:
+            raise RunError(
+                "without tags values are taken in the order of the list, which --wait dataflow may leave",
+                "keep the order with --no-reorder, or leave out no-tags",
+            )
         check_untagged(programs)
     return programs
 

@@ -14,6 +14,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from pipetrace.errors import OutputError
+from pipetrace.execute.devices.base import Device
 from pipetrace.trace.run_folder import RunInfo, trace_name
 
 METADATA_KEY = "pipetrace"
@@ -46,12 +47,17 @@ class Recorder:
     Args:
         rank: Global rank.
         info: Of the run, for the metadata.
+        device: That all ranks of the run share; None where each has a process of its own.
     """
 
-    def __init__(self, rank: int, info: RunInfo) -> None:
+    def __init__(self, rank: int, info: RunInfo, device: Device | None = None) -> None:
+        self._device = device
+        self.streams: list[dict[str, Any]] = []
+        """Of a shared device: the stream as the profiler calls it, and the rank that it belongs to."""
         self._rank = rank
+        self._replica, self._pipeline_rank = divmod(rank, info.ranks)
         self._info = info
-        self._profile = profile(activities=[ProfilerActivity.CPU])
+        self._profile = profile(activities=[ProfilerActivity.CPU]) if device is None else device.recording()
         self._probes = [clock_probe()]
 
     def start(self) -> None:
@@ -92,10 +98,13 @@ class Recorder:
         raw.unlink()
 
     def _metadata(self) -> dict[str, Any]:
+        shared = {} if self._device is None else {"device": self._device.facts(), "streams": self.streams}
         return {
+            **shared,
             "schema": METADATA_SCHEMA,
             "rank": self._rank,
-            "replica": 0,
+            "replica": self._replica,
+            "pipeline_rank": self._pipeline_rank,
             "run": self._info.to_dict(),
             "clock": {"host": socket.gethostname(), "boot_id": boot_id(), "probes": self._probes},
         }

@@ -1,7 +1,9 @@
-"""Gradients of stages that several pipes hold, added up at the end of a step.
+"""Gradients of stages that several ranks hold, added up at the end of a step.
 
-Each pipe of a bidirectional schedule is a replica of the whole model that sees its own share of the microbatches. What
-the step's gradient is, is the sum over the replicas; afterwards every holder of a stage has it.
+Each pipe of a bidirectional schedule is a copy of the whole model that sees its own share of the microbatches, and each
+replica of the pipeline one that sees microbatches of its own. What the step's gradient is, is the sum over the copies;
+afterwards every holder of a stage has it. Experts are no copies: every replica has others, which have seen the tokens
+of all replicas, so theirs are added up over the pipes of one replica alone.
 """
 
 from __future__ import annotations
@@ -9,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from pipetrace.action import Action, Kind
 from pipetrace.execute.board import Line, Phase
-from pipetrace.execute.p2p import Transport
 from pipetrace.execute.stages.base import Stage
 from pipetrace.placement import Placement
 
@@ -26,37 +28,47 @@ class Reduction:
     Args:
         action: What it is called; of the first pipe for which the rank holds the stage.
         held: (pipe, stage) on this rank, by pipe.
-        ranks: All that hold the stage, this one too; sorted.
+        ranks: Global ranks of all that hold the stage, this one too; sorted.
+        of_replica: Those of them that are of this replica.
     """
 
     action: Action
     held: tuple[tuple[int, int], ...]
     ranks: tuple[int, ...]
+    of_replica: tuple[int, ...]
 
 
-def reductions(placement: Placement, rank: int) -> list[Reduction]:
-    """What a rank takes part in, by stage, which is the order on all ranks: so none waits for another in a circle."""
-    if placement.pipes == 1:
+def reductions(placement: Placement, rank: int, replica: int = 0, replicas: int = 1) -> list[Reduction]:
+    """What a pipeline rank takes part in, by stage: the same order on all ranks, so none waits in a circle."""
+    if placement.pipes == 1 == replicas:
         return []
     found = []
     for stage in range(placement.stages):
         held = tuple((pipe, s) for pipe, s in placement.held_by(rank) if s == stage)
         if held:
             action = Action(Kind.REDUCE_GRAD, stage, pipe=held[0][0])
-            found.append(Reduction(action, held, _holders(placement, stage)))
+            mine = _holders(placement, stage, range(replica, replica + 1))
+            found.append(Reduction(action, held, _holders(placement, stage, range(replicas)), mine))
     return found
 
 
-def groups(placement: Placement) -> list[tuple[int, ...]]:
-    """The sets of ranks that reduce together, in an order that is the same everywhere."""
-    if placement.pipes == 1:
-        return []
-    found = {_holders(placement, stage) for stage in range(placement.stages)}
+def groups(placement: Placement, replicas: int = 1) -> list[tuple[int, ...]]:
+    """The sets of global ranks that reduce together, in an order that is the same everywhere."""
+    sets = [range(replica, replica + 1) for replica in range(replicas)] + [range(replicas)]
+    found = {_holders(placement, stage, of) for stage in range(placement.stages) for of in sets}
     return sorted(ranks for ranks in found if len(ranks) > 1)
 
 
-def _holders(placement: Placement, stage: int) -> tuple[int, ...]:
-    return tuple(sorted({placement.rank(stage, pipe) for pipe in range(placement.pipes)}))
+def _holders(placement: Placement, stage: int, replicas: Sequence[int]) -> tuple[int, ...]:
+    of_one = {placement.rank(stage, pipe) for pipe in range(placement.pipes)}
+    return tuple(sorted(replica * placement.ranks + rank for replica in replicas for rank in of_one))
+
+
+class Adder(Protocol):
+    """What of a `Transport` adding up needs."""
+
+    def add_up(self, value: torch.Tensor, ranks: tuple[int, ...]) -> None:
+        """See `Transport`."""
 
 
 class GradientReduction:
@@ -74,7 +86,7 @@ class GradientReduction:
         self,
         work: Sequence[Reduction],
         stages: Mapping[tuple[int, int], Stage],
-        transport: Transport,
+        transport: Adder,
         line: Line,
         label: Callable[[str], AbstractContextManager[object]],
     ) -> None:
@@ -85,26 +97,38 @@ class GradientReduction:
         self._work = [(reduction, reduction.action.code, f"PP:{reduction.action}") for reduction in work]
 
     def run(self) -> None:
-        """Leaves the sum in the gradients of every replica.
+        """Leaves the sum in the gradients of every copy.
 
         Raises:
             RuntimeError: A rank at another end has gone.
         """
         for reduction, code, text in self._work:
-            replicas = [self._stages[held].gradients() for held in reduction.held]
-            if not replicas[0]:
+            stages = [self._stages[held] for held in reduction.held]
+            copies = [
+                (ranks, gradients)
+                for ranks, gradients in (
+                    (reduction.ranks, [stage.gradients() for stage in stages]),
+                    (reduction.of_replica, [stage.expert_gradients() for stage in stages]),
+                )
+                if gradients[0] and len(ranks) * len(gradients) > 1
+            ]
+            if not copies:
                 continue
             self._line.at(Phase.REDUCING, code)
             with self._label(text):
-                total = _flat(replicas[0])
-                for gradients in replicas[1:]:
-                    total += _flat(gradients)
-                self._transport.add_up(total, reduction.ranks)
-                for gradients in replicas:
-                    at = 0
-                    for gradient in gradients:
-                        gradient.copy_(total[at : at + gradient.numel()].view_as(gradient))
-                        at += gradient.numel()
+                for ranks, gradients in copies:
+                    self._add_up(gradients, ranks)
+
+    def _add_up(self, copies: Sequence[Sequence[torch.Tensor]], ranks: tuple[int, ...]) -> None:
+        total = _flat(copies[0])
+        for gradients in copies[1:]:
+            total += _flat(gradients)
+        self._transport.add_up(total, ranks)
+        for gradients in copies:
+            at = 0
+            for gradient in gradients:
+                gradient.copy_(total[at : at + gradient.numel()].view_as(gradient))
+                at += gradient.numel()
 
 
 def _flat(gradients: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipetrace.trace.run_folder import RunInfo
@@ -36,6 +37,17 @@ class RankCheck:
         """The number that is held against the tolerance; infinite where one of the errors is no number."""
         errors = (self.max_rel_error, self.loss_difference)
         return math.inf if any(math.isnan(error) for error in errors) else max(errors)
+
+
+def worst_of(checks: Sequence[RankCheck]) -> RankCheck:
+    """Several ranks' checks as one, of the rank that is furthest off."""
+    worst = max(checks, key=lambda check: (check.error, check.max_abs_error))
+    return replace(
+        worst,
+        compared=sum(check.compared for check in checks),
+        loss_difference=max(check.loss_difference for check in checks),
+        bit_equal=all(check.bit_equal for check in checks),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,11 @@ import numpy as np
 
 from pipetrace.action import NO_ACTION
 from pipetrace.errors import RunError
+from pipetrace.execute.channels import check_channels
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.folder import claim
 from pipetrace.execute.job import Job
-from pipetrace.execute.launcher import launch
+from pipetrace.execute.launcher import Launcher, launch
 from pipetrace.execute.program import preflight
 from pipetrace.execute.result import CheckReport, RankCheck, RunResult
 from pipetrace.schedule import Schedule
@@ -25,18 +26,27 @@ from pipetrace.version import __version__
 
 _FACTORIES = {
     "sleep": "pipetrace.execute.workloads.sleep:build",
+    "moe": "pipetrace.execute.workloads.moe:build",
     "transformer": "pipetrace.execute.workloads.transformer:build",
 }
 
 _VARIABLES = ("CUDA_DEVICE_MAX_CONNECTIONS", "OMP_NUM_THREADS")
 _VARIABLE_FAMILIES = ("NCCL_", "GLOO_", "TORCH_")
 
-_EPSILON = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(np.float64).eps)}
-_TOLERATED_EPSILONS = 1000
+_EPSILON = {
+    "float32": float(np.finfo(np.float32).eps),
+    "float64": float(np.finfo(np.float64).eps),
+    "bfloat16": 2.0**-7,
+}
+_TOLERATED_EPSILONS = {"float32": 1000, "float64": 1000, "bfloat16": 4}
 
 
 def run(
-    schedule: Schedule, config: RunConfig, folder: Path, progress: Callable[[str], None] | None = None
+    schedule: Schedule,
+    config: RunConfig,
+    folder: Path,
+    progress: Callable[[str], None] | None = None,
+    launcher: Launcher | None = None,
 ) -> RunResult:
     """Runs a schedule: one process a rank on this host's CPUs, recorded by torch.profiler.
 
@@ -44,7 +54,8 @@ def run(
         schedule: What to run.
         config: With what.
         folder: Where the traces go; made if it is not there, used again if an earlier run left it.
-        progress: Is told what happens, a short line each; called in the calling thread.
+        progress: Is told what happens, and what ranks print, a line each; called in the calling thread.
+        launcher: Starts the ranks; one that has started others before spares them the import of torch.
 
     Returns:
         What was run and, where `config.check` asks for it, how the results compare. A check that fails raises nothing.
@@ -63,7 +74,9 @@ def run(
         tell("the list's sends and receives are left out: a run derives its own")
         schedule = schedule.compute_only()
     if config.preflight:
-        preflight(schedule, tags=config.inject.tags)
+        programs = preflight(schedule, tags=config.inject.tags, reorder=config.waiting.reorders)
+        if config.ordered or (config.device == "cuda" and not config.one_process):
+            check_channels(programs)
     config.inject.check(schedule)
     check_workload(schedule, config)
     info = describe(schedule, config)
@@ -71,7 +84,8 @@ def run(
     with claim(folder, schedule, info) as claimed:
         inject = config.inject
         stall_s = (config.timeout + longest_action(schedule, config)) * inject.most_stretch + 1e-9 * inject.longest
-        checks = launch(Job(schedule, config, info, claimed, _FACTORIES[config.workload], stall_s), tell)
+        job = Job(schedule, config, info, claimed, _FACTORIES[config.workload], stall_s)
+        checks = launch(job, tell) if launcher is None else launcher.run(job, tell)
     return RunResult(folder, info, _report(config, checks) if config.check else None)
 
 
@@ -105,9 +119,8 @@ def describe(schedule: Schedule, config: RunConfig) -> RunInfo:
         steps=config.steps,
         options={
             **config.options(),
-            "wait": "prefetch",
-            "device": "cpu",
-            "backend": "gloo",
+            "device": config.device,
+            "backend": "none" if config.one_process else "nccl" if config.device == "cuda" else "gloo",
             "threads_per_rank": 1,
             "cpus": os.cpu_count() or 0,
             "platform": platform.platform(),
@@ -123,6 +136,7 @@ def describe(schedule: Schedule, config: RunConfig) -> RunInfo:
             if name in _VARIABLES or name.startswith(_VARIABLE_FAMILIES)
         },
         started=time.time_ns(),
+        replicas=config.ep,
     )
 
 
@@ -137,9 +151,10 @@ def _version_of(package: str) -> str:
 def _report(config: RunConfig, checks: tuple[RankCheck, ...]) -> CheckReport:
     if config.workload == "sleep":
         return CheckReport(checks, "messages", 0.0, "each must be the one that its action waits for")
+    epsilons = _TOLERATED_EPSILONS[config.dtype]
     return CheckReport(
         checks,
         "gradients and the step's losses",
-        _TOLERATED_EPSILONS * _EPSILON[config.dtype],
-        f"{_TOLERATED_EPSILONS} times the rounding of {config.dtype}, for sums that were added up in another order",
+        epsilons * _EPSILON[config.dtype],
+        f"{epsilons} times the rounding of {config.dtype}, for sums that were added up in another order",
     )

@@ -8,6 +8,11 @@ SPIN_NS = 400_000
 """ns before its end at which a pause wakes up and spins: the system wakes a sleeper up to this late."""
 
 
+def pause(ns: int) -> None:
+    """Returns `ns` from now, as `sleep_until` does."""
+    sleep_until(time.perf_counter_ns() + ns)
+
+
 def sleep_until(end: int) -> None:
     """Returns at `end` on the `time.perf_counter_ns` clock, less than a microsecond late at the median."""
     pause = end - SPIN_NS - time.perf_counter_ns()

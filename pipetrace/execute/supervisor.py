@@ -26,6 +26,7 @@ from typing import NoReturn
 from pipetrace.execute.board import NEEDS_OTHERS, Board, Phase
 from pipetrace.execute.folder import error_name
 from pipetrace.execute.job import Beat, Done, Failed, Job, RankError, Step
+from pipetrace.execute.output import log_name, without_marks
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.signals import is_stopped, signal_name
 from pipetrace.trace.run_folder import trace_name
@@ -71,15 +72,12 @@ class _Event:
 
 
 def main(control: Connection) -> NoReturn:
-    """Runs one job, received over `control`, and ends the process.
+    """Runs the jobs that come over `control`, one after the other, and ends the process.
 
     Args:
-        control: To the caller; its closing says that the caller is gone.
+        control: To the caller; its closing says that the caller is gone, or needs no more.
     """
-    try:
-        job, scratch = control.recv()
-    except EOFError:
-        os._exit(1)
+    order = _next_job(control)
     try:
         import pipetrace.execute.worker  # noqa: F401 - once, before the forks
     except ImportError as error:
@@ -91,14 +89,29 @@ def main(control: Connection) -> NoReturn:
     # Objects that outlive the run need no looking at: a collection would take tens of ms out of some action.
     gc.collect()
     gc.freeze()
-    outcome = Supervisor(control, job, scratch).run()
-    if outcome is None:
-        for folder in (scratch, job.claim.staging):
-            shutil.rmtree(folder, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
+    while True:
+        job, scratch = order
+        outcome = Supervisor(control, job, scratch).run()
+        if outcome is None:
+            for folder in (scratch, job.claim.staging):
+                shutil.rmtree(folder, ignore_errors=True)
+            os._exit(0)
+        try:
             control.send(outcome)
-    os._exit(0)
+        except OSError:
+            os._exit(0)
+        order = _next_job(control)
+
+
+def _next_job(control: Connection) -> tuple[Job, Path]:
+    """Waits for a job; ends the process when there is none any more."""
+    try:
+        order = control.recv()
+    except (EOFError, OSError):
+        os._exit(0)
+    if not isinstance(order, tuple):
+        os._exit(0)  # told to stop
+    return order
 
 
 class Supervisor:
@@ -114,7 +127,7 @@ class Supervisor:
         self._control = control
         self._job = job
         self._scratch = scratch
-        self._board = Board(job.schedule.ranks)
+        self._board = Board(job.processes)
         self._ranks: list[_Rank] = []
         self._events: list[_Event] = []
         self._states: list[str] = []
@@ -146,16 +159,16 @@ class Supervisor:
         return Done(tuple(rank.check for rank in self._ranks if rank.check is not None))
 
     def _start_ranks(self) -> None:
-        """Forks the ranks, unless one cannot be forked or the caller goes meanwhile: hundreds take minutes."""
-        for rank in range(self._job.schedule.ranks):
+        """Forks the ranks, until one cannot be forked or breaks, or the caller goes: hundreds take minutes."""
+        for rank in range(self._job.processes):
             try:
                 self._ranks.append(self._fork(rank))
             except OSError as error:
-                of = f"rank {rank} of {self._job.schedule.ranks} cannot be started"
+                of = f"rank {rank} of {self._job.processes} cannot be started"
                 self._fail(_Event(None, f"{of}: {error.strerror or error}", "run fewer ranks", certain=True))
             self._beat()
-            if self._control.poll():
-                self._listen()
+            self._listen(0.0)
+            self._reap()
             if self._failed_at is not None:
                 return
 
@@ -182,12 +195,12 @@ class Supervisor:
             if select.select([], [self._control], [], 0)[1]:
                 self._control.send(Beat())
 
-    def _listen(self) -> None:
+    def _listen(self, seconds: float = _POLL_S) -> None:
         """Waits a moment for whatever comes first, and takes it in."""
         sources: list[Connection] = [rank.results for rank in self._ranks if rank.open]
         if not self._orphaned:
             sources.append(self._control)
-        ready = wait(sources, timeout=_POLL_S)
+        ready = wait(sources, timeout=seconds)
         for rank in self._ranks:
             if rank.open and rank.results in ready:
                 self._hear(rank)
@@ -342,9 +355,7 @@ class Supervisor:
         """A rank's traceback, and the end of what it printed."""
         details = rank.error.details if rank.error is not None else ""
         try:
-            log = (self._scratch / f"rank{rank.rank}.log").read_text(encoding="utf-8", errors="replace")
+            log = (self._scratch / log_name(rank.rank)).read_text(encoding="utf-8", errors="replace")
         except OSError:
             log = ""
-        # The profiler's own marks, which it writes whether anything is wrong or not.
-        log = "".join(line for line in log.splitlines(keepends=True) if not line.startswith("USDT:"))
-        return "\n".join(part for part in (details, log[-_LOG_TAIL:]) if part.strip())
+        return "\n".join(part for part in (details, without_marks(log)[-_LOG_TAIL:]) if part.strip())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import io
 import os
 import signal
 import sys
@@ -16,15 +17,11 @@ from typing import NoReturn
 import torch
 
 from pipetrace.errors import PipetraceError
-from pipetrace.execute.arrivals import WatchedTransport
 from pipetrace.execute.board import NEEDS_OTHERS, Line, Phase
-from pipetrace.execute.job import Job, RankError, load_factory
+from pipetrace.execute.job import Job, RankError
 from pipetrace.execute.lifeline import end_with_parent
-from pipetrace.execute.p2p import GlooTransport, Transport
-from pipetrace.execute.prefetch import PrefetchStep
-from pipetrace.execute.program import compile_rank
-from pipetrace.execute.recorder import Recorder
-from pipetrace.execute.reduce import GradientReduction, groups, reductions
+from pipetrace.execute.output import log_name
+from pipetrace.execute.prepared import one_process, one_rank
 from pipetrace.execute.result import RankCheck
 
 
@@ -62,7 +59,7 @@ def rank_main(rank: int, job: Job, line: Line, results: Connection, scratch: Pat
     status = 1
     try:
         end_with_parent(parent)
-        _redirect(scratch / f"rank{rank}.log")
+        _redirect(scratch / log_name(rank))
         stop = _StopSignal()
 
         def report(error: BaseException) -> None:
@@ -103,44 +100,20 @@ class _ReportedError(Exception):
 def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseException], None]) -> RankCheck | None:
     # More threads than one a rank would only fight over the cores.
     torch.set_num_threads(1)
-    schedule, config = job.schedule, job.config
-    program = compile_rank(schedule, rank)
-    workload = load_factory(job.factory)(schedule, config)
-    stages = {held: workload.stage(*held) for held in schedule.placement.held_by(rank)}
-    line.at(Phase.CONNECTING)
-    transport: Transport = GlooTransport(
-        rank, schedule.ranks, scratch / "rendezvous", groups(schedule.placement), tags=config.inject.tags
-    )
-    if late := config.inject.into(rank):
-        transport = WatchedTransport(transport, late, only_delayed=True)
-    recorder = Recorder(rank, job.info)
-    reduction = GradientReduction(reductions(schedule.placement, rank), stages, transport, line, recorder.label)
-    step = PrefetchStep(
-        program,
-        stages,
-        transport,
-        workload.buffer,
-        line,
-        recorder.label,
-        reduction.run,
-        config.inject.on(rank),
-    )
-
-    def meet() -> None:
-        line.at(Phase.BARRIER)
-        transport.barrier()
-
+    config = job.config
+    prepared = one_process(job, line) if config.one_process else one_rank(rank, job, line, scratch)
+    recorder = prepared.recorder
     for _ in range(config.warmup):
-        meet()
-        step.run()
+        prepared.meet()
+        prepared.step()
     recorder.start()
     try:
         for number in range(config.steps):
-            meet()
+            prepared.meet()
             with recorder.label(f"ProfilerStep#{number}"):
-                step.run()
+                prepared.step()
         # Nobody leaves, and so closes its connections, before all have what they need.
-        meet()
+        prepared.meet()
     except BaseException as error:
         report(error)
         recorder.finish(job.claim.staging, scratch)
@@ -150,7 +123,7 @@ def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseE
     if not config.check:
         return None
     line.at(Phase.CHECKING)
-    return workload.check(program, stages, line.tick)
+    return prepared.check()
 
 
 def _summary(error: BaseException) -> str:
@@ -167,4 +140,8 @@ def _redirect(path: Path) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # The caller shows it as it comes.
+            stream.reconfigure(line_buffering=True)
     faulthandler.enable()

@@ -10,7 +10,7 @@ from pipetrace.action import NO_ACTION
 from pipetrace.costs import Costs
 from pipetrace.errors import ScheduleError
 from pipetrace.links import longest_path
-from pipetrace.passes.lists import Entry, with_lists
+from pipetrace.passes.lists import Entry, check_whole_stages, with_lists
 from pipetrace.schedule import Schedule
 
 
@@ -31,9 +31,10 @@ def add_communication(schedule: Schedule, costs: Costs | None = None) -> Schedul
         The schedule with a SEND and a RECV for each transfer between ranks.
 
     Raises:
-        ScheduleError: The schedule is not valid, or lists communication already.
+        ScheduleError: The schedule is not valid or in parts of layers, or lists communication already.
         DeadlockError: The ranks' lists wait for each other.
     """
+    check_whole_stages(schedule)
     if schedule.has_communication:
         raise ScheduleError(
             f"{schedule.name} lists its sends and receives already",

@@ -8,10 +8,23 @@ from typing import TypeAlias
 
 import numpy as np
 
+from pipetrace.errors import ScheduleError
 from pipetrace.schedule import Schedule
 
 Entry: TypeAlias = tuple[int, int]
 """Codes of an action and of its partner; the latter `NO_ACTION` where it is no pair."""
+
+
+def check_whole_stages(schedule: Schedule) -> None:
+    """Refuses a schedule in parts of layers, for passes that move whole stages.
+
+    Raises:
+        ScheduleError: It is one.
+    """
+    if schedule.has_parts:
+        raise ScheduleError(
+            f"{schedule.name} is in parts of layers, which this pass does not know", "let passes.expand_moe come last"
+        )
 
 
 def entries(schedule: Schedule, rank: int) -> list[Entry]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipetrace.action import NO_ACTION, SEND_KINDS, Kind, code_kind, with_kind
-from pipetrace.passes.lists import Entry, entries, with_lists
+from pipetrace.passes.lists import Entry, check_whole_stages, entries, with_lists
 from pipetrace.schedule import Schedule
 
 
@@ -20,8 +20,9 @@ def split_backward(schedule: Schedule) -> Schedule:
         A schedule without B.
 
     Raises:
-        ScheduleError: The schedule is not valid.
+        ScheduleError: The schedule is not valid, or in parts of layers.
     """
+    check_whole_stages(schedule)
     schedule.validate()
     lists = []
     for rank in range(schedule.ranks):

@@ -17,7 +17,7 @@ from pipetrace.costs import Costs
 from pipetrace.errors import ScheduleError
 from pipetrace.links import NO_ROW
 from pipetrace.metrics import peak_in_flight
-from pipetrace.passes.lists import Entry, entries, with_lists
+from pipetrace.passes.lists import Entry, check_whole_stages, entries, with_lists
 from pipetrace.schedule import Schedule
 
 
@@ -59,8 +59,8 @@ def place_weight_gradients(
         The schedule with its weight gradients moved.
 
     Raises:
-        ScheduleError: The schedule is not valid, the arguments do not go together, or a cap is less than the order
-            needs even if every W runs as early as it can; with rank and action.
+        ScheduleError: The schedule is not valid or in parts of layers, the arguments do not go together, or a cap is
+            less than the order needs even if every W runs as early as it can; with rank and action.
     """
     if rule not in list(WeightRule):
         raise ScheduleError(f"weight gradients placed {rule!r}", f"rules are {', '.join(WeightRule)}")
@@ -75,6 +75,7 @@ def place_weight_gradients(
             raise ScheduleError(f"weight gradients placed {rule} take no {what}", f"leave {what} out")
         if given is None and needs:
             raise ScheduleError(f"weight gradients placed {rule} need {what}", f"give {what}")
+    check_whole_stages(schedule)
     schedule.validate()
     if takes_caps:
         fills = rule is WeightRule.BUBBLES

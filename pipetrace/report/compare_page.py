@@ -10,7 +10,7 @@ from pipetrace.compare import Comparison, Figures, Row
 from pipetrace.metrics import MemorySizes
 from pipetrace.report.compare_charts import sweep_figure, trade_figure
 from pipetrace.report.compare_table import LEGEND, Column, columns_of, heading, unit_of
-from pipetrace.report.figure import mode_for, tile_figure
+from pipetrace.report.figure import mode_for, tile_figures
 from pipetrace.report.html import Bar, chart, headline, section, table, write_page
 
 _HUE = {"makespan": "f", "peak": "w", "memory": "w"}
@@ -114,8 +114,10 @@ def _tiles(comparison: Comparison) -> str:
         if row.figures
     ]
     mode = mode_for(sum(len(timeline) for _, timeline in shown))
-    return section(
-        "tiles-of-all",
-        "Tiles, on one time axis",
-        chart("tiles", tile_figure(shown, mode=mode), "Tile charts of all schedules", mode.value),
+    figures = tile_figures(shown, mode=mode)
+    last = len(figures) - 1
+    charts = (
+        chart(f"tiles-{index}" if index else "tiles", figure, "Tile charts of schedules", mode.value * (index == last))
+        for index, figure in enumerate(figures)
     )
+    return section("tiles-of-all", "Tiles, on one time axis", *charts)

@@ -6,6 +6,7 @@ place that chooses.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -49,6 +50,12 @@ LEGEND = {
 """Above everything: titles and the tool bar would collide with one that shares their line."""
 
 _TOP, _BOTTOM, _BETWEEN = 58, 48, 40  # px: legend above, time axis below, title of a panel
+_SECOND_LINE = 18  # px: of the legend
+
+MOST_HEIGHT, MOST_CHARTS = 4_000, 3
+"""Height of a chart in px, and charts of tiles on a page. WebGL draws into a buffer of 8192 px at most on many devices
+(twice the chart's px), and what is beyond lands in the wrong place without a word; a chart takes two of the 16 WebGL
+contexts that a browser keeps."""
 
 
 def mode_for(tiles: int) -> Mode:
@@ -63,11 +70,38 @@ def row_pixels(ranks: int) -> int:
     return max(8, min(34, 1100 // max(ranks, 1)))
 
 
+def tile_figures(timelines: Sequence[tuple[str, Timeline]], *, mode: Mode | None = None) -> list[Figure]:
+    """As many charts as are needed for none to be too tall, three at most, all on one time axis.
+
+    The arguments are those of `tile_figure`.
+    """
+    mode = mode or mode_for(sum(len(timeline) for _, timeline in timelines))
+    room = MOST_HEIGHT - _TOP - _SECOND_LINE - _BOTTOM
+    # A third of a chart may stay empty where the next panel is taller than that.
+    rows, most = sum(t.ranks for _, t in timelines), MOST_CHARTS * room * 2 // 3
+    pitch = min(
+        row_pixels(max(t.ranks for _, t in timelines)), max(1.0, (most - _BETWEEN * len(timelines)) / max(rows, 1))
+    )
+    span = max(max(timeline.makespan, _last(timeline)) for _, timeline in timelines)
+    charts: list[list[tuple[str, Timeline]]] = [[]]
+    used = 0.0
+    for panel in timelines:
+        height = panel[1].ranks * pitch + _BETWEEN
+        if used + height > room and charts[-1] and len(charts) < MOST_CHARTS:
+            charts.append([])
+            used = 0.0
+        charts[-1].append(panel)
+        used += height
+    return [tile_figure(panels, mode=mode, span=span, pitch=pitch) for panels in charts]
+
+
 def tile_figure(
     timelines: Sequence[tuple[str, Timeline]],
     *,
     slips: Sequence[FloatArray | None] | None = None,
     mode: Mode | None = None,
+    span: int = 0,
+    pitch: float | None = None,
 ) -> Figure:
     """The tile chart of one or several timelines on a shared time axis, each from its own first action.
 
@@ -75,19 +109,22 @@ def tile_figure(
         timelines: Title and timeline of each panel, from the top. The first replica is drawn.
         slips: For each timeline the slip of each of its tiles in ns, NaN where it has none, for the hover text.
         mode: How to draw; chosen by the number of tiles when None.
+        span: ns that the time axis reaches at least, beside another chart.
+        pitch: px of a rank's row; less where all of them would be taller than `MOST_HEIGHT`.
     """
     import plotly.graph_objects as go
 
     lanes = lanes_of([timeline for _, timeline in timelines])
     if mode is None:
         mode = mode_for(sum(len(timeline) for _, timeline in timelines))
-    span = max((timeline.makespan for _, timeline in timelines), default=0)
+    span = max([span, *(timeline.makespan for _, timeline in timelines)])
     unit = unit_for(span)
-    heights = [timeline.ranks * row_pixels(timeline.ranks) for _, timeline in timelines]
-    plot = sum(heights) + _BETWEEN * (len(timelines) - 1)
-    figure = go.Figure()
     # Transfers and waits give the legend of a narrow page a second line.
-    above = _TOP + (18 if len(lanes) > 1 else 0)
+    above = _TOP + (_SECOND_LINE if len(lanes) > 1 else 0)
+    between = _BETWEEN * (len(timelines) - 1)
+    heights = _heights([t.ranks for _, t in timelines], pitch, MOST_HEIGHT - above - _BOTTOM - between)
+    plot = sum(heights) + between
+    figure = go.Figure()
     reach = max(span, *map(_last, (t for _, t in timelines))) / unit.ns
     figure.update_layout(_layout(timelines, plot, above, reach, unit))
     top = plot
@@ -95,7 +132,7 @@ def tile_figure(
     for index, ((title, timeline), height) in enumerate(zip(timelines, heights, strict=True)):
         suffix = "" if index == 0 else str(index + 1)
         domain = [max(0.0, (top - height) / plot), top / plot]
-        figure.update_layout({f"yaxis{suffix}": _rank_axis(timeline.ranks, domain)})
+        figure.update_layout({f"yaxis{suffix}": _rank_axis(timeline.ranks, domain, height)})
         _add_title(figure, title, domain[1])
         if mode is Mode.HEATMAP:
             add_heatmap(figure, timeline, unit, f"y{suffix}", span)
@@ -107,8 +144,16 @@ def tile_figure(
         top -= height + _BETWEEN
     if mode is Mode.LINES:
         # Further away than half a row would be another rank's tile.
-        figure.update_layout(hoverdistance=max(3, row_pixels(max(t.ranks for _, t in timelines)) // 2 - 1))
+        pitch = min(height / t.ranks for height, (_, t) in zip(heights, timelines, strict=True))
+        figure.update_layout(hoverdistance=max(2, int(pitch / 2) - 1))
     return figure
+
+
+def _heights(ranks: Sequence[int], pitch: float | None, room: int) -> list[int]:
+    """px of each panel, together no more than `room`."""
+    wanted = [count * (row_pixels(count) if pitch is None else pitch) for count in ranks]
+    fits = min(1.0, room / max(sum(wanted), 1))
+    return [int(height * fits) for height in wanted]
 
 
 def _layout(
@@ -169,9 +214,9 @@ def _add_title(figure: Figure, title: str, top: float) -> None:
     )
 
 
-def _rank_axis(ranks: int, domain: list[float]) -> dict[str, object]:
+def _rank_axis(ranks: int, domain: list[float], height: int) -> dict[str, object]:
     # Every rank is named as long as the names have room.
-    step = max(1, -(-14 // row_pixels(ranks)))
+    step = max(1, math.ceil(14 * ranks / max(height, 1)))
     named = list(range(0, ranks, step))
     return {
         "domain": domain,

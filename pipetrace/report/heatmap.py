@@ -61,14 +61,15 @@ def add_heatmap(figure: Figure, timeline: Timeline, unit: TimeUnit, yaxis: str, 
     width = max(span, 1) / BINS / unit.ns
     figure.add_trace(
         go.Heatmap(
-            z=np.round(busy_fraction(timeline, span), 3),
+            # A byte a bin: a page of fifteen schedules on 64 ranks is then some 7 MB in place of 29.
+            z=np.round(100 * busy_fraction(timeline, span)).astype(np.uint8),
             x0=width / 2,
             dx=width,
             y0=0,
             dy=1,
             yaxis=yaxis,
             coloraxis="coloraxis",
-            hovertemplate=f"rank %{{y}}<br>%{{x:,.3~f}} {unit.name}<br>busy %{{z:.1%}}<extra></extra>",
+            hovertemplate=f"rank %{{y}}<br>%{{x:,.3~f}} {unit.name}<br>busy %{{z}} %<extra></extra>",
         )
     )
     figure.update_layout(
@@ -76,7 +77,7 @@ def add_heatmap(figure: Figure, timeline: Timeline, unit: TimeUnit, yaxis: str, 
             # Okabe and Ito's blue, from idle to busy: it reads by lightness alone, in light and dark.
             "colorscale": [[0, "#f5f0e1"], [0.5, "#6aa6cf"], [1, "#003f66"]],
             "cmin": 0,
-            "cmax": 1,
+            "cmax": 100,
             # Above, so that the time axis is as long as in the chart below.
             "colorbar": {
                 "orientation": "h",
@@ -87,7 +88,7 @@ def add_heatmap(figure: Figure, timeline: Timeline, unit: TimeUnit, yaxis: str, 
                 "yanchor": "top",
                 "ypad": 0,
                 "len": 0.25,
-                "tickvals": [0, 0.5, 1],
+                "tickvals": [0, 50, 100],
                 "ticktext": ["idle", "half busy", "busy"],
                 "thickness": 8,
                 "outlinewidth": 0,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pipetrace.errors import OutputError
 from pipetrace.report.bars import WIDTH
+from pipetrace.report.figure import MOST_HEIGHT
 from pipetrace.trace.files import replacing
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _BROWSER_PATH = "BROWSER_PATH"  # read by kaleido
 
 
 def write_image(path: Path, figure: Figure) -> None:
-    """Writes a chart as .svg or .png; a picture has twice the chart's px.
+    """Writes a chart as .svg or .png; a .png has twice the chart's px, or as many where it is tall.
 
     Args:
         path: Where to; its suffix says the format.
@@ -49,7 +50,7 @@ def write_image(path: Path, figure: Figure) -> None:
         )
     with _browser_path(browser):
         try:
-            content: bytes = figure.to_image(format=kind, width=WIDTH, scale=2 if kind == "png" else 1)
+            content: bytes = figure.to_image(format=kind, width=WIDTH, scale=_scale(figure) if kind == "png" else 1)
         except Exception as error:  # noqa: BLE001 - a browser fails in many ways, and kaleido has a class for each
             lines = str(error.args[0] if error.args else error).strip().splitlines()
             raise OutputError(
@@ -58,6 +59,12 @@ def write_image(path: Path, figure: Figure) -> None:
             ) from None
     with replacing(path) as file:
         file.write(content)
+
+
+def _scale(figure: Figure) -> int:
+    """px of a picture for one of the chart; WebGL takes twice that, and misplaces what has no room in its buffer."""
+    drawn_by_webgl = any(trace.type == "scattergl" for trace in figure.data)
+    return 1 if drawn_by_webgl and 4 * (figure.layout.height or 0) > 2 * MOST_HEIGHT else 2
 
 
 def find_browser() -> str | None:

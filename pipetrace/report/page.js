@@ -27,6 +27,13 @@
 
   const config = { responsive: true, displaylogo: false, scrollZoom: false,
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toggleSpikelines"] };
+  // A WebGL buffer taller than the device allows is made smaller without a word, and tiles land on other ranks.
+  const tallest = (() => {
+    const gl = document.createElement("canvas").getContext("webgl");
+    const most = gl ? Math.min(gl.getParameter(gl.MAX_VIEWPORT_DIMS)[1], gl.getParameter(gl.MAX_RENDERBUFFER_SIZE)) : 4096;
+    gl?.getExtension("WEBGL_lose_context")?.loseContext();
+    return most;
+  })();
   const plots = [];
   let linking = false;
 
@@ -86,7 +93,8 @@
       const figure = JSON.parse(source.textContent);
       source.remove();
       for (const [path, value] of Object.entries(theme(figure.layout))) set(figure.layout, path, value);
-      await Plotly.newPlot(plot, figure.data, figure.layout, config);
+      const ratio = Math.min(2, tallest / (figure.layout.height ?? 1));
+      await Plotly.newPlot(plot, figure.data, figure.layout, { ...config, plotGlPixelRatio: ratio });
       label(plot);
       plot.on("plotly_afterplot", () => label(plot));
       plot.on("plotly_relayout", (change) => link(plot, change));

@@ -27,11 +27,14 @@ def recording_summary(recording: Recording) -> dict[str, Any]:
         "schema": SCHEMA,
         "source": recording.source,
         "ranks": recording.ranks,
+        "replicas": recording.replicas,
         "schedule": None if recording.run is None else recording.run.schedule,
         "common_clock": recording.common_clock,
         "found": [
             {
                 "rank": found.rank,
+                "replica": found.rank // recording.ranks,
+                "pipeline_rank": found.rank % recording.ranks,
                 "file": printable(str(found.file)),
                 "labels": str(found.labels.value),
                 "counts": dict(found.counts),
@@ -40,8 +43,14 @@ def recording_summary(recording: Recording) -> dict[str, Any]:
             for found in recording.found
         ],
         "steps": [
-            {"step": name, "actions": int(step.is_compute.sum()), **_figures(recording, step)}
+            {
+                "step": name,
+                "replica": replica,
+                "actions": int((step.is_compute & (step.replica == replica)).sum()),
+                **_figures(recording, step.of_replica(replica), replica),
+            }
             for name, step in zip(recording.step_names, recording.steps, strict=True)
+            for replica in range(recording.replicas)
         ],
         "not_found": list(recording.missing),
         "notes": list(recording.notes),
@@ -50,7 +59,11 @@ def recording_summary(recording: Recording) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Recorded:
-    """The bubbles of a step over the ranks that were recorded; of the others nothing is known, not even idleness."""
+    """The bubbles of one replica's step over the ranks that were recorded; of others not even idleness is known.
+
+    Args:
+        ranks: Global ranks.
+    """
 
     ranks: list[int]
     makespan: int
@@ -65,15 +78,17 @@ class _Recorded:
         return sum(self.global_idle) / whole if whole else 0.0
 
 
-def _recorded(recording: Recording, step: Timeline) -> _Recorded:
-    of, ranks = bubbles(step), [found.rank for found in recording.found]
-    columns = [[column[rank] for rank in ranks] for column in (of.busy, of.global_idle, of.in_span_idle)]
+def _recorded(recording: Recording, step: Timeline, replica: int) -> _Recorded:
+    of, ranks = bubbles(step), [found.rank for found in recording.found_of(replica)]
+    columns = [
+        [column[rank % recording.ranks] for rank in ranks] for column in (of.busy, of.global_idle, of.in_span_idle)
+    ]
     return _Recorded(ranks, of.makespan, *columns)
 
 
-def _figures(recording: Recording, step: Timeline) -> dict[str, Any]:
-    """What can be said of a step: across ranks only where they share a clock. Lists are over `of_ranks`."""
-    of = _recorded(recording, step)
+def _figures(recording: Recording, step: Timeline, replica: int) -> dict[str, Any]:
+    """What can be said of a replica's step: across ranks only where they share a clock. Lists are over `of_ranks`."""
+    of = _recorded(recording, step, replica)
     within = {"of_ranks": of.ranks, "busy_ns": of.busy, "in_span_idle_ns": of.in_span_idle}
     if not recording.common_clock:
         return within
@@ -104,8 +119,13 @@ def _parts(recording: Recording) -> list[RenderableType]:
 
     from pipetrace.report.layout import named_values, table_of
 
-    measured = [step for step in recording.steps if step.is_compute.any()]
-    head = [("traces", recording.source), ("ranks", f"{len(recording.found)} recorded of {recording.ranks}")]
+    replica = min((found.rank // recording.ranks for found in recording.found), default=0)
+    steps = [step.of_replica(replica) for step in recording.steps]
+    measured = [step for step in steps if step.is_compute.any()]
+    recorded = f"{len(recording.found)} recorded of {recording.ranks * recording.replicas}"
+    if recording.replicas > 1:
+        recorded += f", {recording.replicas} replicas of {recording.ranks}; times are of replica {replica}"
+    head = [("traces", recording.source), ("ranks", recorded)]
     if recording.run is not None:
         run = recording.run
         head.append(("run", f"{run.schedule}, m = {run.microbatches}, workload {run.workload}"))
@@ -129,8 +149,8 @@ def _parts(recording: Recording) -> list[RenderableType]:
     )
     if measured:
         chosen = measured[median_step(measured)]
-        name = recording.step_names[next(i for i, step in enumerate(recording.steps) if step is chosen)]
-        of = _recorded(recording, chosen)
+        name = recording.step_names[next(i for i, step in enumerate(steps) if step is chosen)]
+        of = _recorded(recording, chosen, replica)
         unit = unit_for(of.makespan if recording.common_clock else max(of.busy))
         if recording.common_clock:
             spread = (
@@ -138,7 +158,7 @@ def _parts(recording: Recording) -> list[RenderableType]:
             )
             head += [
                 ("makespan", f"{unit.text(of.makespan)}" + (f"  ({spread})" if len(measured) > 1 else "")),
-                ("bubble fraction", f"{percent(of.fraction)}  ({_definition(recording)})"),
+                ("bubble fraction", f"{percent(of.fraction)}  ({_definition(len(of.ranks), recording.ranks)})"),
             ]
         head.append(
             ("window", f"first to last F, B, I or W of {name}" + (", the median step" if len(measured) > 1 else ""))
@@ -160,11 +180,10 @@ def _parts(recording: Recording) -> list[RenderableType]:
     return parts
 
 
-def _definition(recording: Recording) -> str:
-    ranks = len(recording.found)
-    if ranks == recording.ranks:
+def _definition(recorded: int, ranks: int) -> str:
+    if recorded == ranks:
         return "Σ global idle / (p × makespan)"
-    return f"of the {ranks} recorded of {recording.ranks} ranks: Σ global idle / ({ranks} × makespan)"
+    return f"of the {recorded} recorded of {ranks} ranks: Σ global idle / ({recorded} × makespan)"
 
 
 def _steps(count: int) -> str:

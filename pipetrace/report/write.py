@@ -11,11 +11,11 @@ from pipetrace.costs_io import costs_to_dict
 from pipetrace.errors import OutputError
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Timeline
+from pipetrace.trace.formats import TRACES, Colour, write_trace
 
 if TYPE_CHECKING:
     from pipetrace.diff_run import RunDiff
 
-TRACES = (".json", ".json.gz")
 IMAGES = (".svg", ".png")
 SCHEDULE_SUFFIXES = (*TRACES, ".html", *IMAGES, ".csv")
 DIFF_SUFFIXES = (*TRACES, ".html", *IMAGES)
@@ -34,16 +34,16 @@ def suffix_of(path: Path, known: Sequence[str]) -> str:
     raise OutputError(f"cannot tell the format of {path} by its suffix", f"known are {' '.join(known)}")
 
 
-def write_schedule(path: Path, schedule: Schedule, timeline: Timeline, costs: Costs) -> None:
-    """Writes a schedule's ideal: a trace, a page, a picture or a CSV, by suffix.
+def write_schedule(
+    path: Path, schedule: Schedule, timeline: Timeline, costs: Costs, *, colour: Colour = Colour.MICROBATCH
+) -> None:
+    """Writes a schedule's ideal: a trace, a page, a picture or a CSV, by suffix; `colour` is for Perfetto's format.
 
     Raises:
         OutputError: The suffix is unknown, or the file cannot be written.
     """
     suffix = suffix_of(path, SCHEDULE_SUFFIXES)
     if suffix in TRACES:
-        from pipetrace.trace.chrome import write_chrome
-
         metadata = {
             "schedule": schedule.name,
             "ranks": schedule.ranks,
@@ -51,7 +51,7 @@ def write_schedule(path: Path, schedule: Schedule, timeline: Timeline, costs: Co
             "stages": schedule.stages,
             "costs": costs_to_dict(costs),
         }
-        write_chrome(path, [("ideal", timeline)], metadata=metadata)
+        write_trace(path, [("ideal", timeline)], metadata=metadata, colour=colour)
     elif suffix == ".csv":
         from pipetrace.trace.torch_csv import write_csv
 
@@ -67,8 +67,8 @@ def write_schedule(path: Path, schedule: Schedule, timeline: Timeline, costs: Co
         write_image(path, tile_figure([(schedule.name, timeline)]))
 
 
-def write_diff(path: Path, run: RunDiff) -> None:
-    """Writes ideal and measured together: one trace with both, a page, or a picture, by suffix.
+def write_diff(path: Path, run: RunDiff, *, colour: Colour = Colour.MICROBATCH) -> None:
+    """Writes ideal and measured together: one trace with both, a page, or a picture, by suffix; `colour` as above.
 
     Raises:
         OutputError: The suffix is unknown, or the file cannot be written.
@@ -76,9 +76,8 @@ def write_diff(path: Path, run: RunDiff) -> None:
     suffix = suffix_of(path, DIFF_SUFFIXES)
     both = [("ideal", run.diff.ideal), ("measured", run.diff.measured)]
     if suffix in TRACES:
-        from pipetrace.trace.chrome import write_chrome
-
-        write_chrome(path, both, metadata={name: value for name, value in run.to_dict().items() if name != "actions"})
+        about = {name: value for name, value in run.to_dict().items() if name != "actions"}
+        write_trace(path, both, metadata=about, colour=colour)
     elif suffix == ".html":
         from pipetrace.report.diff_page import write_diff_page
 

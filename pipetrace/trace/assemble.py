@@ -22,7 +22,7 @@ class Lost:
     """What assembling found to be missing, over all steps.
 
     Args:
-        never_waited: Receives that were posted, but whose end is not in the trace.
+        never_waited: Receives, with their global rank, that were posted, but whose end is not in the trace.
         no_receive: Sends whose receive was not recorded, or not on the same clock.
         late_posts: Sends that seem to have been posted after they had arrived.
         backwards: Tiles whose end lay before their start, and were given no length.
@@ -34,54 +34,65 @@ class Lost:
     backwards: int = 0
 
 
-def assemble(ranks: int, steps: Mapping[int, RankStep], *, common_clock: bool, lost: Lost) -> Timeline:
+def assemble(
+    ranks: int, steps: Mapping[int, RankStep], *, replicas: int = 1, common_clock: bool, lost: Lost
+) -> Timeline:
     """The timeline of one step.
 
     Args:
-        ranks: Pipeline ranks.
-        steps: The step of each rank that was recorded.
+        ranks: Pipeline ranks of a replica.
+        steps: The step of each global rank, replica × `ranks` + pipeline rank, that was recorded.
+        replicas: Copies of the pipeline.
         common_clock: Whether times of different ranks can be compared.
         lost: Is added to.
 
     Returns:
         Compute and transfer tiles; zero is the earliest start of a rank's step, `epoch` its Unix time.
     """
-    rows = [row for rank in sorted(steps) for row in _compute(rank, steps[rank])]
-    senders = {code: step.posts[code] for step in steps.values() for code in step.posts if _is(code, SEND_KINDS)}
-    receives: dict[int, Span] = {}
-    for rank in sorted(steps):
-        for row in _receives(rank, steps[rank], senders if common_clock else {}, lost):
-            receives[sender_of(row[3])] = Span(row[5], row[6])
-            rows.append(row)
-    for rank in sorted(steps):
-        rows += _sends(rank, steps[rank], receives if common_clock else {}, lost)
-
+    rows = []
+    for replica in range(replicas):
+        of_replica = {rank: step for rank, step in steps.items() if rank // ranks == replica}
+        rows += _rows_of_replica(ranks, of_replica, common_clock=common_clock, lost=lost)
     zero = min([*(step.begins for step in steps.values()), *(row[5] for row in rows)], default=0)
-    return _timeline(ranks, rows, zero, lost)
+    return _timeline(ranks, replicas, rows, zero, lost)
 
 
 # A row has the columns of a Timeline, in their order, with Unix times.
 _Row = tuple[int, int, int, int, int, int, int, int, int]
 
 
-def _compute(rank: int, step: RankStep) -> Iterator[_Row]:
+def _rows_of_replica(ranks: int, steps: Mapping[int, RankStep], *, common_clock: bool, lost: Lost) -> list[_Row]:
+    rows = [row for rank in sorted(steps) for row in _compute(*divmod(rank, ranks), steps[rank])]
+    senders = {code: step.posts[code] for step in steps.values() for code in step.posts if _is(code, SEND_KINDS)}
+    receives: dict[int, Span] = {}
+    for rank in sorted(steps):
+        for row in _receives(rank, ranks, steps[rank], senders if common_clock else {}, lost):
+            receives[sender_of(row[3])] = Span(row[5], row[6])
+            rows.append(row)
+    for rank in sorted(steps):
+        rows += _sends(*divmod(rank, ranks), steps[rank], receives if common_clock else {}, lost)
+    return rows
+
+
+def _compute(replica: int, rank: int, step: RankStep) -> Iterator[_Row]:
     for c in step.compute:
-        yield 0, rank, int(Lane.COMPUTE), c.code, c.partner, c.start, c.end, UNKNOWN, UNKNOWN
+        yield replica, rank, int(Lane.COMPUTE), c.code, c.partner, c.start, c.end, UNKNOWN, UNKNOWN
 
 
-def _receives(rank: int, step: RankStep, senders: Mapping[int, int], lost: Lost) -> Iterator[_Row]:
+def _receives(global_rank: int, ranks: int, step: RankStep, senders: Mapping[int, int], lost: Lost) -> Iterator[_Row]:
+    replica, rank = divmod(global_rank, ranks)
     for code, (waited, end) in step.arrivals.items():
         posted = step.posts.get(code, UNKNOWN)
         known = [time for time in (posted, senders.get(sender_of(code), UNKNOWN)) if time != UNKNOWN]
         # Clocks that differ by microseconds can put the sender's post behind the arrival.
         start = min(max(known), end) if known else (end if waited == UNKNOWN else waited)
-        yield 0, rank, int(Lane.RECV), code, NO_ACTION, start, end, posted, waited
+        yield replica, rank, int(Lane.RECV), code, NO_ACTION, start, end, posted, waited
     for code in step.posts:
         if _is(code, RECV_KINDS) and code not in step.arrivals:
-            lost.never_waited.add((rank, code))
+            lost.never_waited.add((global_rank, code))
 
 
-def _sends(rank: int, step: RankStep, receives: Mapping[int, Span], lost: Lost) -> Iterator[_Row]:
+def _sends(replica: int, rank: int, step: RankStep, receives: Mapping[int, Span], lost: Lost) -> Iterator[_Row]:
     for code, posted in step.posts.items():
         if not _is(code, SEND_KINDS):
             continue
@@ -90,14 +101,14 @@ def _sends(rank: int, step: RankStep, receives: Mapping[int, Span], lost: Lost) 
         start, end = receives.get(code, Span(posted, posted))
         late = posted > end
         lost.late_posts += late
-        yield 0, rank, int(Lane.SEND), code, NO_ACTION, start, end, UNKNOWN if late else posted, UNKNOWN
+        yield replica, rank, int(Lane.SEND), code, NO_ACTION, start, end, UNKNOWN if late else posted, UNKNOWN
 
 
 def _is(code: int, kinds: frozenset[Kind]) -> bool:
     return code_kind(code) in kinds
 
 
-def _timeline(ranks: int, rows: list[_Row], zero: int, lost: Lost) -> Timeline:
+def _timeline(ranks: int, replicas: int, rows: list[_Row], zero: int, lost: Lost) -> Timeline:
     table = np.array(
         [[*row[:5], *(time if time == UNKNOWN else time - zero for time in row[5:])] for row in rows], dtype=np.int64
     ).reshape(-1, len(COLUMNS))
@@ -105,4 +116,4 @@ def _timeline(ranks: int, rows: list[_Row], zero: int, lost: Lost) -> Timeline:
     backwards = columns["end"] < columns["start"]
     lost.backwards += int(backwards.sum())
     columns["end"] = np.maximum(columns["end"], columns["start"])
-    return Timeline.from_columns(ranks, columns, epoch=zero)
+    return Timeline.from_columns(ranks, columns, replicas=replicas, epoch=zero)

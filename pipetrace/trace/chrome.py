@@ -7,71 +7,44 @@ text is raw UTF-8; an arrow's start lies inside its slice, and its end is bound 
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, cast
 
-from pipetrace.timeline import Timeline
-from pipetrace.trace.files import replacing
-from pipetrace.trace.tracks import Slice, Tracks
-from pipetrace.version import __version__
+import numpy as np
 
-_LINES_AT_ONCE = 4096
-_NO_METADATA: Mapping[str, object] = {}
+from pipetrace.action import BoolArray, IntArray
+from pipetrace.trace.cells import Cell, Digits, Literal, Table, Word, joined
+from pipetrace.trace.flows import Ends
+from pipetrace.trace.naming import Arg
+from pipetrace.trace.packing import packing
+from pipetrace.trace.text import Choice, Text, where
+from pipetrace.trace.tracks import ARROWS, CATEGORIES, CounterTrack, Slices, Tracks
+
+_DECIMALS = Table([f".{ns:03d}".rstrip("0").encode() if ns else b"" for ns in range(1000)])
 
 
-def write_chrome(
-    path: Path, timelines: Sequence[tuple[str, Timeline]], *, metadata: Mapping[str, object] = _NO_METADATA
-) -> None:
-    """Writes one timeline, or two with the second held against the first, as Chrome JSON.
+def write_chrome(path: Path, tracks: Tracks, about: Mapping[str, object]) -> None:
+    """Writes Chrome JSON.
 
     Args:
         path: Where to; compressed when the name ends in `.gz`. It is there only when it is whole.
-        timelines: One or two, with what to call them, e.g. ("ideal", …), ("measured", …).
-        metadata: What else the file shall say; anything JSON has a form for, the rest as text.
+        tracks: What it shows.
+        about: What it says of itself; anything JSON has a form for, the rest as text.
 
     Raises:
         OutputError: The file cannot be written.
-        ValueError: Neither one nor two timelines.
     """
-    tracks = Tracks(timelines)
-    with replacing(path) as file:
-        if path.name.lower().endswith(".gz"):
-            # No name and no time in the header: the same timeline makes the same bytes.
-            with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=3, mtime=0) as packed:
-                _write(cast("BinaryIO", packed), tracks, timelines, metadata)
-        else:
-            _write(file, tracks, timelines, metadata)
+    with packing(path) as file:
+        file.write(f'{{"displayTimeUnit":"ns","metadata":{json_text(about)},"traceEvents":[\n'.encode())
+        file.write(",\n".join(_declarations(tracks)).encode())
+        for events in chrome_events(tracks):
+            file.write(events)
+        file.write(b"\n]}\n")
 
 
-def _write(
-    file: BinaryIO, tracks: Tracks, timelines: Sequence[tuple[str, Timeline]], metadata: Mapping[str, object]
-) -> None:
-    about = {
-        **metadata,
-        "writer": f"pipetrace {__version__}",
-        "epoch_ns": tracks.epoch,
-        "timelines": [
-            {"label": label, "ranks": timeline.ranks, "tiles": len(timeline), "makespan_ns": timeline.makespan}
-            for label, timeline in timelines
-        ],
-        "flows": tracks.arrows,
-        "flows_dropped": tracks.dropped,
-    }
-    file.write(f'{{"displayTimeUnit":"ns","metadata":{json_text(about)},"traceEvents":[\n'.encode())
-    events = _events(tracks)
-    file.write(next(events).encode())
-    while lines := list(islice(events, _LINES_AT_ONCE)):
-        file.write((",\n" + ",\n".join(lines)).encode())
-    file.write(b"\n]}\n")
-
-
-def _events(tracks: Tracks) -> Iterator[str]:
+def _declarations(tracks: Tracks) -> Iterator[str]:
     for order, process in enumerate(tracks.processes):
         yield _named(process.pid, None, "process_name", "name", process.name)
         if process.label:
@@ -80,15 +53,6 @@ def _events(tracks: Tracks) -> Iterator[str]:
     for order, track in enumerate(tracks.tracks):
         yield _named(track.pid, track.tid, "thread_name", "name", track.name)
         yield _named(track.pid, track.tid, "thread_sort_index", "sort_index", order)
-    for counter in tracks.counters:
-        in_us = counter.unit == "ns"
-        # Viewers call the track by both, the name and the value's key.
-        unit = _quoted("µs" if in_us else counter.unit)
-        start = f'{{"ph":"C","pid":{counter.pid},"name":{_quoted(counter.name)},"ts":'
-        for time, value in zip(counter.series.time.tolist(), counter.series.value.tolist(), strict=True):
-            yield f'{start}{micros(time)},"args":{{{unit}:{micros(value) if in_us else value}}}}}'
-    for tile in tracks.slices():
-        yield from _slice(tile)
 
 
 def _named(pid: int, tid: int | None, what: str, key: str, value: str | int) -> str:
@@ -96,29 +60,116 @@ def _named(pid: int, tid: int | None, what: str, key: str, value: str | int) -> 
     return f'{{"ph":"M","pid":{pid},{thread}"name":"{what}","args":{{"{key}":{json_text(value)}}}}}'
 
 
-def _slice(tile: Slice) -> Iterator[str]:
-    on = f'"pid":{tile.pid},"tid":{tile.tid}'
-    args = ",".join(
-        f"{_quoted(key)}:{value if isinstance(value, int) else json_text(value)}" for key, value in tile.args.items()
-    )
-    yield (
-        f'{{"ph":"X",{on},"name":{_quoted(tile.name)},"cat":{_quoted(tile.category)},'
-        f'"ts":{micros(tile.start)},"dur":{micros(tile.end - tile.start)},"args":{{{args}}}}}'
-    )
-    # Behind their slice: where times are equal, viewers bind in the order of the file.
-    for end in tile.leaves:
-        yield f'{{"ph":"s",{on},"id":{end.id},"cat":"{end.category}","name":"{end.name}","ts":{micros(end.at)}}}'
-    for end in tile.arrives:
-        yield (
-            f'{{"ph":"f","bp":"e",{on},"id":{end.id},"cat":"{end.category}","name":"{end.name}","ts":{micros(end.at)}}}'
-        )
+def chrome_events(tracks: Tracks) -> Iterator[bytes]:
+    """The events of counters, slices and arrows, each with a comma and a line's end before it, many at a time."""
+    for counter in tracks.counters:
+        yield from _counter(counter)
+    pids, tids = (np.array([getattr(track, of) for track in tracks.tracks], dtype=np.int64) for of in ("pid", "tid"))
+    for block in tracks.blocks():
+        pid, tid = pids[block.track], tids[block.track]
+        yield from _slices(block, pid, tid)
+        # Behind their slices: where times are equal, viewers bind in the order of the file.
+        for head, ends in (('"s"', block.leaves), ('"f","bp":"e"', block.arrives)):
+            yield from _ends(head, ends, pid, tid, tracks.arrow_kind)
 
 
-def micros(ns: int) -> str:
-    """Integer ns as µs with three decimals at most; no float is on the way, so that nothing is rounded."""
-    whole, rest = divmod(abs(ns), 1000)
-    text = f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
-    return f"-{text}" if ns < 0 else text
+def _counter(counter: CounterTrack) -> Iterator[bytes]:
+    time, value = counter.series.time, counter.series.value
+    in_us = counter.unit == "ns"
+    # Viewers call the track by both, the name and the value's key.
+    key = json_text("µs" if in_us else counter.unit)
+    cells = [
+        *_cells([f',\n{{"ph":"C","pid":{counter.pid},"name":{json_text(counter.name)},"ts":']),
+        *_micros(time),
+        *_cells([f',"args":{{{key}:']),
+        *_cells([where("-", value < 0)]),
+        *(_micros(np.abs(value)) if in_us else [Digits(np.abs(value))]),
+        Literal(b"}}"),
+    ]
+    yield from joined(cells, time.size)
+
+
+def _slices(block: Slices, pid: IntArray, tid: IntArray) -> Iterator[bytes]:
+    cells = [
+        Literal(b',\n{"ph":"X","pid":'),
+        Digits(pid),
+        Literal(b',"tid":'),
+        Digits(tid),
+        Literal(b',"name":"'),
+        *_cells(block.name, escaped=True),
+        Literal(b'","cat":"'),
+        *_cells([Choice(CATEGORIES, block.lane)]),
+        Literal(b'","ts":'),
+        *_micros(block.start),
+        Literal(b',"dur":'),
+        *_micros(block.end - block.start),
+        Literal(b',"args":{'),
+    ]
+    for number, arg in enumerate(block.args):
+        cells += _arg(arg, comma=number > 0)
+    cells.append(Literal(b"}}"))
+    yield from joined(cells, len(block))
+
+
+def _arg(arg: Arg, *, comma: bool) -> Iterator[Cell]:
+    key = ("," if comma else "") + json_text(arg.key) + ":"
+    if not isinstance(arg.value, np.ndarray):
+        yield _literal(key + '"', arg.present)
+        yield from _cells(arg.value, escaped=True)
+        yield _literal('"', arg.present)
+        return
+    negative = arg.value < 0 if arg.present is None else (arg.value < 0) & arg.present
+    yield _literal(key, arg.present)
+    if negative.any():
+        yield from _cells([where("-", negative)])
+    yield Digits(np.abs(arg.value), arg.present)
+
+
+def _ends(head: str, ends: Ends, pid: IntArray, tid: IntArray, kind: IntArray) -> Iterator[bytes]:
+    if not ends.row.size:
+        return
+    name = Choice(tuple(f',"cat":"{arrow}","name":"{arrow}","ts":' for arrow in ARROWS), kind[ends.arrow])
+    cells = [
+        *_cells([f',\n{{"ph":{head},"pid":']),
+        Digits(pid[ends.row]),
+        Literal(b',"tid":'),
+        Digits(tid[ends.row]),
+        Literal(b',"id":'),
+        Digits(ends.arrow + 1),
+        *_cells([name]),
+        *_micros(ends.at),
+        Literal(b"}"),
+    ]
+    yield from joined(cells, ends.row.size)
+
+
+def _micros(ns: IntArray) -> list[Cell]:
+    """ns not below 0 as µs with three decimals at most; no float is on the way, so that nothing is rounded."""
+    whole = ns // 1000
+    return [Digits(whole), Word(_DECIMALS, ns - whole * 1000)]
+
+
+def _cells(text: Text, *, escaped: bool = False) -> Iterator[Cell]:
+    """A text as bytes; `escaped` as JSON wants it inside quotes."""
+
+    def encoded(word: str) -> bytes:
+        return (json_text(word)[1:-1] if escaped else word).encode()
+
+    for piece in text:
+        if isinstance(piece, str):
+            yield Literal(encoded(piece))
+        elif isinstance(piece, Choice):
+            yield Word(Table([encoded(word) for word in piece.words]), piece.index)
+        else:
+            if piece.before:
+                yield Literal(encoded(piece.before), piece.present)
+            yield Digits(piece.value, piece.present)
+            if piece.after:
+                yield Literal(encoded(piece.after), piece.present)
+
+
+def _literal(text: str, present: BoolArray | None) -> Literal:
+    return Literal(text.encode(), present)
 
 
 def json_text(value: object) -> str:
@@ -137,8 +188,3 @@ def json_text(value: object) -> str:
     text = json.dumps(whole, ensure_ascii=False)
     # Some viewers take the quote after a closing backslash for an escaped one.
     return text[:-3] + '\\u005c"' if whole.endswith("\\") else text
-
-
-@lru_cache(maxsize=4096)
-def _quoted(text: str) -> str:
-    return json_text(text)

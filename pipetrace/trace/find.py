@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipetrace.errors import TraceError
 from pipetrace.trace.load import TraceFile, load_trace
-from pipetrace.trace.run_folder import DIFF_TRACE
+from pipetrace.trace.run_folder import DIFF_TRACE, RUN_FILE
 
 # The most telling names first; of each rank the files of the first that fits are taken.
 _OF_A_RANK = (
@@ -16,6 +16,7 @@ _OF_A_RANK = (
     re.compile(r"rank(\d{1,6})(?!\d).*\.json\.gz", re.ASCII | re.DOTALL),
     re.compile(r"rank(\d{1,6})(?!\d).*\.json", re.ASCII | re.DOTALL),
 )
+_MOST_NAMED = 8
 _ANY = re.compile(r".*\.json(\.gz)?", re.DOTALL)
 
 
@@ -54,8 +55,12 @@ def load_traces(paths: Sequence[Path]) -> list[TraceFile]:
                     "give torch.profiler's traces, or the folder of a run",
                 )
         if not found:
+            runs = sorted(inner.name for inner in inside or () if (inner / RUN_FILE).is_file())
             raise TraceError(
-                f"{path} holds no traces", "traces are files called rank0.json.gz, rank1.json.gz and so on"
+                f"{path} holds no traces" + (f", but folders of runs: {', '.join(runs[:_MOST_NAMED])}" if runs else ""),
+                f"give one of these, e.g. {path / runs[0]}"
+                if runs
+                else "traces are files called rank0.json.gz, rank1.json.gz and so on",
             )
     return traces
 

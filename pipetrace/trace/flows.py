@@ -1,12 +1,13 @@
 """Arrows between tiles: what a tile waited for, and its counterpart in the other timeline.
 
-A viewer binds an arrow's ends to the slices in which they lie, and drops an arrow that goes back in time without a
-word. Ideal tiles always allow one; measured ones may not, as ranks' clocks differ. So both ends are placed here, once
-for every format, and what cannot be placed is counted.
+A viewer binds an arrow's ends to the slices in which they lie, drops an arrow that goes back in time without a word,
+and turns one around whose first slice starts after the second. Ideal tiles always allow one; measured ones may not, as
+ranks' clocks differ. So both ends are placed here, once for every format, and what cannot be placed is counted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,8 @@ class Arrows:
 
     Args:
         producer, consumer: Slices; shape (n,).
-        leave, arrive: When the ends stand, ns: inside their slices, and leave < arrive; shape (n,).
+        leave, arrive: When the ends stand, ns: inside their slices, and leave < arrive; shape (n,). An arrow arrives
+            at its slice's start, unless both start at the same time.
         dropped: How many could not be placed.
     """
 
@@ -31,6 +33,15 @@ class Arrows:
     leave: IntArray
     arrive: IntArray
     dropped: int
+
+    @classmethod
+    def joined(cls, several: Sequence[Arrows]) -> Arrows:
+        """One after the other."""
+        producer, consumer, leave, arrive = (
+            np.concatenate([getattr(arrows, name) for arrows in several])
+            for name in ("producer", "consumer", "leave", "arrive")
+        )
+        return cls(producer, consumer, leave, arrive, sum(arrows.dropped for arrows in several))
 
 
 def dependencies(timeline: Timeline, kinds: tuple[Kind, ...], stage_step: int) -> tuple[IntArray, IntArray]:
@@ -75,7 +86,8 @@ def place(start: IntArray, end: IntArray, producer: IntArray, consumer: IntArray
     first, last = start[producer], np.maximum(start[producer], end[producer] - 1)
     leave = np.clip(start[consumer] - 1, first, last)
     arrive = np.maximum(start[consumer], leave + 1)
-    legal: BoolArray = (arrive == start[consumer]) | (arrive < end[consumer])
+    forward = start[producer] <= start[consumer]
+    legal: BoolArray = forward & ((arrive == start[consumer]) | (arrive < end[consumer]))
     return Arrows(producer[legal], consumer[legal], leave[legal], arrive[legal], int((~legal).sum()))
 
 
@@ -83,3 +95,40 @@ def place_either_way(start: IntArray, end: IntArray, one: IntArray, other: IntAr
     """As `place`, for arrows that may point either way: from what starts first."""
     swap = start[other] < start[one]
     return place(start, end, np.where(swap, other, one), np.where(swap, one, other))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ends:
+    """The ends of arrows that lie in some slices.
+
+    Args:
+        row: In which of them, rising; shape (k,).
+        arrow: Number of each end's arrow; shape (k,).
+        at: When it stands, ns; shape (k,).
+    """
+
+    row: IntArray
+    arrow: IntArray
+    at: IntArray
+
+    def where(self, mask: BoolArray) -> Ends:
+        """Those that `mask`, shape (k,), picks."""
+        return Ends(self.row[mask], self.arrow[mask], self.at[mask])
+
+
+class EndsBySlice:
+    """All ends of one kind, found by the slices in which they lie.
+
+    Args:
+        at_slice: In which slice each arrow's end lies; shape (arrows,).
+        at: When, ns; shape (arrows,).
+    """
+
+    def __init__(self, at_slice: IntArray, at: IntArray) -> None:
+        self._arrow = np.argsort(at_slice, kind="stable")
+        self._slice, self._at = at_slice[self._arrow], at[self._arrow]
+
+    def of(self, first: int, last: int) -> Ends:
+        """The ends in the slices from `first` to before `last`, rows counted from `first`."""
+        low, high = np.searchsorted(self._slice, (first, last))
+        return Ends(self._slice[low:high] - first, self._arrow[low:high], self._at[low:high])

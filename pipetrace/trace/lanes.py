@@ -33,3 +33,22 @@ def sub_lanes(group: IntArray, start: IntArray, end: IntArray) -> IntArray:
             sub[row] = number
             heapq.heappush(busy, (ends, number))
     return sub
+
+
+def overlapping_sub_lanes(group: IntArray, start: IntArray, end: IntArray) -> IntArray | None:
+    """As `sub_lanes`, for tiles in any order, one without length counting as one of 1 ns.
+
+    Viewers would nest a tile of no length in what starts with it, and bind that one's arrows to it. The longer goes
+    first, so that it keeps its track.
+
+    Returns:
+        None where nothing overlaps, so that all are on the lowest.
+    """
+    shown_end = np.maximum(end, start + 1)
+    follows = group[1:] == group[:-1]
+    if (group[1:] >= group[:-1]).all() and not (follows & (start[1:] < shown_end[:-1])).any():
+        return None
+    order = np.lexsort((-shown_end, start, group))
+    sub = np.empty(group.size, dtype=np.int64)
+    sub[order] = sub_lanes(group[order], start[order], shown_end[order])
+    return sub if sub.any() else None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pipetrace.action import (
     NO_ACTION,
+    BoolArray,
+    IntArray,
     Kind,
     Part,
     code_kind,
@@ -14,68 +18,119 @@ from pipetrace.action import (
     code_part,
     code_pipe,
     code_stage,
-    code_text,
 )
 from pipetrace.timeline import UNKNOWN, Timeline
+from pipetrace.trace.text import Choice, Number, Piece, Text, where
 
-_KIND = {int(kind): kind.name for kind in Kind}
-_PART = {int(part): part.name.lower() for part in Part}
+_KINDS = ("", *(kind.name for kind in Kind))  # by value
+_PARTS = tuple(part.name.lower() for part in Part)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arg:
+    """An annotation of n slices.
+
+    Args:
+        key: Its name.
+        value: Whole numbers, shape (n,), or text.
+        present: Which slices have it; None for all.
+    """
+
+    key: str
+    value: IntArray | Text
+    present: BoolArray | None = None
 
 
 def several_stages(timeline: Timeline) -> bool:
     """Whether a rank holds more than one stage, so that a name needs the stage to say what it is."""
-    holder = np.stack([timeline.replica, timeline.rank, code_pipe(timeline.code), code_stage(timeline.code)], axis=1)
-    held = np.unique(holder, axis=0)
-    return bool(np.unique(held[:, :2], axis=0).shape[0] < held.shape[0])
+    if not len(timeline):
+        return False
+    process = timeline.replica * timeline.ranks + timeline.rank
+    chunk = code_pipe(timeline.code) << 16 | code_stage(timeline.code)
+    least = np.full(int(process.max()) + 1, np.iinfo(np.int64).max)
+    most = np.full(least.size, -1)
+    np.minimum.at(least, process, chunk)
+    np.maximum.at(most, process, chunk)
+    return bool((most > least).any())
 
 
-class Naming:
-    """Names and arguments of a timeline's tiles.
+def tile_name(code: IntArray, partner: IntArray, *, with_stage: bool) -> list[Piece]:
+    """`F 3`; with several stages a rank `F 3 s4`. Viewers colour by it with the digits left out."""
+    name = _name(code, with_stage=with_stage)
+    paired = partner != NO_ACTION
+    if paired.any():
+        name += [where(" & ", paired), *_name(partner, with_stage=with_stage, present=paired)]
+    return name
+
+
+def _name(code: IntArray, *, with_stage: bool, present: BoolArray | None = None) -> list[Piece]:
+    microbatch, part, pipe = code_microbatch(code), code_part(code), code_pipe(code)
+    pieces: list[Piece] = [Choice(_KINDS, code_kind(code)), Number(microbatch, microbatch >= 0, before=" ")]
+    if part.any():
+        has = part > 0
+        pieces += [where(" ", has), Choice(_PARTS, part - 1), Number(code_layer(code), has, before=" l")]
+    if with_stage:
+        pieces.append(Number(code_stage(code), present, before=" s"))
+    if pipe.any():
+        pieces.append(Number(pipe, pipe > 0, before=" d"))
+    return pieces
+
+
+def action_text(code: IntArray, partner: IntArray) -> list[Piece]:
+    """The text of actions, which reads as `str` of an action does."""
+    paired = partner != NO_ACTION
+    if not paired.any():
+        return _action(code)
+    return [
+        where("(", paired),
+        *_action(code),
+        where(";", paired),
+        *_action(partner, paired),
+        where(")OVERLAP_F_B", paired),
+    ]
+
+
+def _action(code: IntArray, present: BoolArray | None = None) -> list[Piece]:
+    microbatch, part, pipe = code_microbatch(code), code_part(code), code_pipe(code)
+    pieces: list[Piece] = [Number(pipe, pipe > 0, before="d", after=":")] if pipe.any() else []
+    pieces += [
+        Number(code_stage(code), present),
+        Choice(_KINDS, code_kind(code)),
+        Number(microbatch, microbatch >= 0),
+    ]
+    if part.any():
+        has = part > 0
+        pieces += [Number(code_layer(code), has, before="@", after="."), Choice(_PARTS, part - 1)]
+    return pieces
+
+
+def tile_args(timeline: Timeline, rows: slice | IntArray, shift: int) -> list[Arg]:
+    """The actions' identities, and their times in ns on the trace's clock.
 
     Args:
         timeline: Whose tiles.
-        with_stage: Whether names carry the stage.
+        rows: Which.
+        shift: Zero of the timeline on the trace's clock, ns.
     """
+    code, partner, posted = timeline.code[rows], timeline.partner[rows], timeline.posted[rows]
+    microbatch = code_microbatch(code)
+    args = [
+        Arg("action", action_text(code, partner)),
+        Arg("stage", code_stage(code)),
+        Arg("microbatch", microbatch, _some(microbatch >= 0)),
+        Arg("pipe", code_pipe(code)),
+        Arg("rank", timeline.rank[rows]),
+    ]
+    if timeline.replicas > 1:
+        args.append(Arg("replica", timeline.replica[rows]))
+    if (paired := partner != NO_ACTION).any():
+        args.append(Arg("backward_stage", code_stage(partner), paired))
+        args.append(Arg("backward_microbatch", code_microbatch(partner), paired))
+    args.append(Arg("duration_ns", timeline.end[rows] - timeline.start[rows]))
+    if (known := posted != UNKNOWN).any():
+        args.append(Arg("posted_ns", np.where(known, posted + shift, 0), known))
+    return args
 
-    def __init__(self, timeline: Timeline, *, with_stage: bool) -> None:
-        self._with_stage = with_stage
-        self._code, self._partner = timeline.code.tolist(), timeline.partner.tolist()
-        self._rank, self._replica = timeline.rank.tolist(), timeline.replica.tolist()
-        self._start, self._end = timeline.start.tolist(), timeline.end.tolist()
-        self._posted = timeline.posted.tolist()
-        self._replicas = timeline.replicas
 
-    def name(self, row: int) -> str:
-        """`F 3`; with several stages a rank `F 3 s4`. Viewers colour by it with the digits left out."""
-        partner = self._partner[row]
-        name = self._of(self._code[row])
-        return name if partner == NO_ACTION else f"{name} & {self._of(partner)}"
-
-    def _of(self, code: int) -> str:
-        words = [_KIND[code_kind(code)]]
-        microbatch, part, pipe = code_microbatch(code), code_part(code), code_pipe(code)
-        if microbatch >= 0:
-            words.append(str(microbatch))
-        if part:
-            words.append(f"{_PART[part]} l{code_layer(code)}")
-        if self._with_stage:
-            words.append(f"s{code_stage(code)}")
-        if pipe:
-            words.append(f"d{pipe}")
-        return " ".join(words)
-
-    def args(self, row: int) -> dict[str, int | str]:
-        """The action's identity, and its times in ns on the trace's clock."""
-        code, partner, posted = self._code[row], self._partner[row], self._posted[row]
-        args: dict[str, int | str] = {"action": code_text(code, partner), "stage": code_stage(code)}
-        if (microbatch := code_microbatch(code)) >= 0:
-            args["microbatch"] = microbatch
-        args["pipe"], args["rank"] = code_pipe(code), self._rank[row]
-        if self._replicas > 1:
-            args["replica"] = self._replica[row]
-        if partner != NO_ACTION:
-            args["backward_stage"], args["backward_microbatch"] = code_stage(partner), code_microbatch(partner)
-        args["duration_ns"] = self._end[row] - self._start[row]
-        if posted != UNKNOWN:
-            args["posted_ns"] = posted
-        return args
+def _some(present: BoolArray) -> BoolArray | None:
+    return None if present.all() else present

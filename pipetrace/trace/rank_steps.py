@@ -169,7 +169,7 @@ def _read_step(
     for f in found:
         role, code, partner = f.label.role, f.label.code, f.label.partner
         result.counts[_kind(f.label)] += 1
-        if (role, code) in seen or (role, partner) in seen:
+        if role is not Role.WAIT and ((role, code) in seen or (role, partner) in seen):
             result.doubled[code, partner] = None
             continue
         seen.update({(role, half) for half in (code, partner) if half != NO_ACTION})
@@ -178,6 +178,7 @@ def _read_step(
         elif role is Role.POST:
             step.posts[code] = f.start
         elif role is Role.WAIT and code_kind(code) in RECV_KINDS:
+            # A rank may turn to something else meanwhile: the last wait of a step ends when it is there.
             step.arrivals[code] = Span(f.start, f.end)
     if result.style is LabelStyle.PIPETRACE:
         step.compute = [Compute(f.label.code, f.label.partner, f.start, f.end) for f in computed]

@@ -41,9 +41,9 @@ class RunInfo:
 
     Args:
         schedule: Name of the schedule.
-        ranks: Pipeline ranks.
+        ranks: Pipeline ranks of a replica.
         microbatches: Microbatches of a step.
-        workload: "sleep" or "transformer".
+        workload: What ran, e.g. "sleep".
         costs: The costs of the ideal; what `sleep` was told to take.
         costs_are_exact: Whether the workload was made to take these costs (`sleep`), so that they are its ideal.
         steps: Profiled steps.
@@ -51,6 +51,7 @@ class RunInfo:
         versions: Versions of what ran.
         environment: Environment variables that change figures.
         started: Unix time in ns.
+        replicas: Copies of the pipeline, one an expert-parallel rank; global ranks count replica by replica.
     """
 
     schedule: str
@@ -64,6 +65,7 @@ class RunInfo:
     versions: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     started: int = 0
+    replicas: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """As plain tables, for TOML and for the traces' metadata."""
@@ -76,6 +78,7 @@ class RunInfo:
             "costs_are_exact": self.costs_are_exact,
             "steps": self.steps,
             "started": self.started,
+            "replicas": self.replicas,
             "costs": costs_to_dict(self.costs),
             "options": dict(self.options),
             "versions": dict(self.versions),
@@ -94,6 +97,7 @@ class RunInfo:
                 f"the run was recorded with schema {shown(table.get('schema'))}, this pipetrace reads {SCHEMA}",
                 "read it with the version of pipetrace that wrote it, or run again",
             )
+        table = {"replicas": 1, **table}  # what earlier versions wrote has one
         kinds: dict[str, type] = {
             "schedule": str,
             "ranks": int,
@@ -102,6 +106,7 @@ class RunInfo:
             "costs_are_exact": bool,
             "steps": int,
             "started": int,
+            "replicas": int,
             "costs": dict,
             "options": dict,
             "versions": dict,

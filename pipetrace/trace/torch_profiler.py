@@ -31,7 +31,7 @@ class RankFound:
     """What was found on one rank.
 
     Args:
-        rank: Which.
+        rank: Global rank.
         file: Its trace.
         labels: How its trace is labelled.
         counts: Labels by kind ("F", "SEND_F", …; "F&B" for pairs, "WAIT RECV_F" for waits), over all steps.
@@ -51,7 +51,7 @@ class Recording:
 
     Args:
         source: Where from, in words.
-        ranks: Pipeline ranks: the world size the traces name, or as many as there are.
+        ranks: Pipeline ranks of a replica: the world size the traces name, or as many as there are, over `replicas`.
         steps: A measured timeline for each profiled step, all ranks on one clock; `epoch` is the Unix time of its zero.
             Without tiles where no trace has labels.
         step_names: Of each.
@@ -60,6 +60,7 @@ class Recording:
         notes: What was mended, lost or assumed, a line each.
         run: What pipetrace's own runs say of themselves.
         common_clock: Whether times of different ranks can be compared.
+        replicas: Copies of the pipeline. Global ranks count replica by replica.
     """
 
     source: str
@@ -71,6 +72,11 @@ class Recording:
     notes: tuple[str, ...]
     run: RunInfo | None
     common_clock: bool
+    replicas: int = 1
+
+    def found_of(self, replica: int) -> tuple[RankFound, ...]:
+        """What was found on the ranks of one replica."""
+        return tuple(found for found in self.found if found.rank // self.ranks == replica)
 
 
 def read_recording(paths: Sequence[Path]) -> Recording:
@@ -85,15 +91,19 @@ def read_recording(paths: Sequence[Path]) -> Recording:
     traces = load_traces(paths)
     by_rank = _by_rank(traces)
     world = _world_size(by_rank)
-    ranks = world or max(len(by_rank), max(by_rank) + 1)
-    steps = {rank: read_steps(trace, rank) for rank, trace in sorted(by_rank.items())}
-    _one_pipeline(steps)
+    processes = world or max(len(by_rank), max(by_rank) + 1)
     run, run_notes = _run_info(by_rank)
+    ranks, replicas = _shape(processes, run)
+    steps = {rank: read_steps(trace, rank % ranks) for rank, trace in sorted(by_rank.items())}
+    _one_pipeline(steps, ranks)
     common_clock, clock_note = _clocks(by_rank)
 
     names, unmatched = _step_names(steps)
     lost = Lost()
-    timelines = tuple(assemble(ranks, _of_step(steps, name), common_clock=common_clock, lost=lost) for name in names)
+    timelines = tuple(
+        assemble(ranks, _of_step(steps, name), replicas=replicas, common_clock=common_clock, lost=lost)
+        for name in names
+    )
     found = tuple(
         RankFound(rank, by_rank[rank].path, of.style, dict(sorted(of.counts.items())), of.transfers)
         for rank, of in steps.items()
@@ -105,11 +115,24 @@ def read_recording(paths: Sequence[Path]) -> Recording:
         steps=timelines,
         step_names=names,
         found=found,
-        missing=tuple(missing_lines(ranks, steps, names, lost, unmatched)),
+        missing=tuple(missing_lines(processes, steps, names, lost, unmatched)),
         notes=(*mended, *run_notes, *clock_note, *note_lines(steps, lost)),
         run=run,
         common_clock=common_clock,
+        replicas=replicas,
     )
+
+
+def _shape(processes: int, run: RunInfo | None) -> tuple[int, int]:
+    """Pipeline ranks and replicas of so many processes: one replica, unless the run says otherwise of itself."""
+    if run is None or run.replicas <= 1:
+        return processes, 1
+    if run.ranks * run.replicas != processes:
+        raise TraceError(
+            f"the run names {run.replicas} replicas of {run.ranks} ranks, but the traces are of {processes} ranks",
+            "give the traces of one run",
+        )
+    return run.ranks, run.replicas
 
 
 def _by_rank(traces: Sequence[TraceFile]) -> dict[int, TraceFile]:
@@ -160,11 +183,11 @@ def _world_size(by_rank: Mapping[int, TraceFile]) -> int | None:
     return world
 
 
-def _one_pipeline(steps: Mapping[int, RankSteps]) -> None:
-    holder: dict[tuple[int, int], int] = {}
+def _one_pipeline(steps: Mapping[int, RankSteps], ranks: int) -> None:
+    holder: dict[tuple[int, int, int], int] = {}
     for rank, of in steps.items():
         for pipe, stage in stages_of(of):
-            other = holder.setdefault((pipe, stage), rank)
+            other = holder.setdefault((rank // ranks, pipe, stage), rank)
             if other != rank:
                 of_pipe = f" of pipe {pipe}" if pipe else ""
                 raise TraceError(
@@ -194,7 +217,7 @@ def _run_info(by_rank: Mapping[int, TraceFile]) -> tuple[RunInfo | None, list[st
         return None, notes
     first = min(infos)
     for rank, info in infos.items():
-        for what in ("schedule", "ranks", "microbatches", "started"):
+        for what in ("schedule", "ranks", "replicas", "microbatches", "started"):
             one, other = getattr(infos[first], what), getattr(info, what)
             if one != other:
                 raise TraceError(
@@ -209,9 +232,10 @@ def _run_info(by_rank: Mapping[int, TraceFile]) -> tuple[RunInfo | None, list[st
 def _shared_cores(info: RunInfo) -> list[str]:
     """Whether ranks had to take turns on the machine, which no label shows."""
     cpus = info.options.get("cpus")
-    if info.workload == "sleep" or not isinstance(cpus, int) or cpus >= info.ranks:
+    processes = info.ranks * info.replicas
+    if info.workload == "sleep" or not isinstance(cpus, int) or cpus >= processes:
         return []
-    return [f"{info.ranks} ranks shared {cpus} CPUs: what they computed took longer by their waiting for a core"]
+    return [f"{processes} ranks shared {cpus} CPUs: what they computed took longer by their waiting for a core"]
 
 
 def _clocks(by_rank: Mapping[int, TraceFile]) -> tuple[bool, list[str]]:

@@ -3,31 +3,39 @@
 Every writer writes from this one description, so that the formats cannot drift apart. A process is a rank of one
 timeline; its tracks are the lanes, and where tiles of a lane overlap (transfers under way together) as many more as it
 takes, because viewers drop slices that overlap on a track. Times are ns from a zero before which nothing lies.
+
+Slices come in blocks of columns, so that a million of them are cheap in time and in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 
-from pipetrace.action import IntArray, Kind
-from pipetrace.metrics import Series, halves
+from pipetrace.action import IntArray, Kind, code_microbatch
+from pipetrace.metrics import Series
 from pipetrace.timeline import UNKNOWN, Lane, Timeline
+from pipetrace.trace.counterparts import NO_TILE, Counterparts, counterparts
 from pipetrace.trace.counters import drift_series, idle_series, in_flight_series
-from pipetrace.trace.flows import Arrows, dependencies, place, place_either_way
-from pipetrace.trace.lanes import sub_lanes
-from pipetrace.trace.naming import Naming, several_stages
+from pipetrace.trace.flows import Arrows, Ends, EndsBySlice, dependencies, place, place_either_way
+from pipetrace.trace.lanes import overlapping_sub_lanes
+from pipetrace.trace.naming import Arg, several_stages, tile_args, tile_name
+from pipetrace.trace.text import Text
 
 LANES = ("compute", "all-to-all", "send", "recv", "waits")
 """Names of tracks; the first four in the order of `Lane`."""
 CATEGORIES = ("compute", "all-to-all", "send", "recv", "wait")
+"""Of slices, by lane."""
+ARROWS = ("forward", "backward", "counterpart")
+"""What arrows are called: the data's way between ranks, and from a tile to the same one of the other timeline."""
 _WAITS = 4
 _MOST_SUB_LANES = 1 << 30
+_ROWS = 1 << 14  # of a block
 
-Labelled = Sequence[tuple[str, Timeline]]
+Labelled: TypeAlias = Sequence[tuple[str, Timeline]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +66,31 @@ class CounterTrack:
     series: Series
 
 
-class ArrowEnd(NamedTuple):
-    """One end of an arrow, inside its slice; both ends have the same id, name and category."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Slices:
+    """A block of n slices, those of one track in the order of time.
 
-    id: int
-    name: str
-    category: str
-    at: int
+    Args:
+        track: Of each the index in `Tracks.tracks`; columns of shape (n,).
+        lane: Index of its category.
+        name, args: What it is called, and what it says when clicked.
+        start, end: ns.
+        colour: What shares a colour shares this number; 0 for none.
+        leaves, arrives: The ends of arrows in the slices. The arrow's number is unique over the trace.
+    """
 
+    track: IntArray
+    lane: IntArray
+    name: Text
+    args: Sequence[Arg]
+    start: IntArray
+    end: IntArray
+    colour: IntArray
+    leaves: Ends
+    arrives: Ends
 
-class Slice(NamedTuple):
-    """A tile, or a wait. `leaves` and `arrives` are the ends of arrows in it."""
-
-    pid: int
-    tid: int
-    name: str
-    category: str
-    start: int
-    end: int
-    args: Mapping[str, int | str]
-    leaves: Sequence[ArrowEnd]
-    arrives: Sequence[ArrowEnd]
+    def __len__(self) -> int:
+        return self.start.size
 
 
 class Tracks:
@@ -92,6 +104,7 @@ class Tracks:
     Attributes:
         processes, tracks, counters: To be declared before the slices.
         arrows: How many there are.
+        arrow_kind: Of each arrow the index of its name in `ARROWS`; shape (arrows,).
         epoch: Unix time in ns of zero; 0 where the timeline has none. Of two, the second's.
         dropped: Arrows that could not be shown, because they would go back in time.
 
@@ -99,23 +112,44 @@ class Tracks:
         ValueError: Neither one nor two timelines.
     """
 
-    def __init__(self, timelines: Sequence[tuple[str, Timeline]]) -> None:
+    def __init__(self, timelines: Labelled) -> None:
         if not 1 <= len(timelines) <= 2:
             raise ValueError(f"one or two timelines can be shown together, not {len(timelines)}")
         self._labels = [label for label, _ in timelines]
-        common = [timeline.from_first_action() if len(timelines) > 1 else timeline for _, timeline in timelines]
-        zero = min((_first_time(timeline) for timeline in common if len(timeline)), default=0)
-        self._timelines = [_forward_only(timeline.shifted(-zero)) for timeline in common]
-        self.epoch = self._timelines[-1].epoch
+        self._timelines = [_forward_only(timeline) for _, timeline in timelines]
+        # By how much each timeline's clock is put later; a shifted copy of a large one would be dear.
+        shifts = [-timeline.span[0] if len(timelines) > 1 else 0 for timeline in self._timelines]
+        zero = min(
+            (_first_time(of) + shift for of, shift in zip(self._timelines, shifts, strict=True) if len(of)), default=0
+        )
+        self._shifts = [shift - zero for shift in shifts]
+        last = self._timelines[-1]
+        self.epoch = last.epoch - self._shifts[-1] if last.epoch else 0
+        self._with_stage = any(several_stages(timeline) for timeline in self._timelines)
+        self._waits = [_waits_of(timeline) for timeline in self._timelines]
         self._declare_processes()
-        self._lay_out()
-        self._match()
+        self._declare_tracks()
+        self._counterparts: Sequence[Counterparts | None] = [None]
+        if len(self._timelines) == 2:
+            self._counterparts = counterparts(*self._timelines)
         self._draw_arrows()
         self.counters = tuple(self._counters())
 
+    def about(self) -> dict[str, object]:
+        """What a trace says of what it shows."""
+        return {
+            "epoch_ns": self.epoch,
+            "timelines": [
+                {"label": label, "ranks": timeline.ranks, "tiles": len(timeline), "makespan_ns": timeline.makespan}
+                for label, timeline in zip(self._labels, self._timelines, strict=True)
+            ],
+            "flows": self.arrows,
+            "flows_dropped": self.dropped,
+        }
+
     def __len__(self) -> int:
         """Slices."""
-        return self._start.size
+        return sum(len(timeline) + waits.size for timeline, waits in zip(self._timelines, self._waits, strict=True))
 
     def _declare_processes(self) -> None:
         self._ranks = max(timeline.ranks for timeline in self._timelines)
@@ -133,94 +167,63 @@ class Tracks:
     def _pid(self, process: int, source: int) -> int:
         return process * len(self._labels) + source + 1
 
-    def _lay_out(self) -> None:
-        """Fills the columns of slices, in the order of tracks, then time."""
-        parts = []
-        for number, timeline in enumerate(self._timelines):
-            rows = np.arange(len(timeline), dtype=np.int64)
-            waits = rows[(timeline.waited != UNKNOWN) & (timeline.waited < timeline.end)]
-            of_row = np.concatenate([rows, waits])
-            begins = np.concatenate([timeline.start, timeline.waited[waits]])
-            process = timeline.replica[of_row] * self._ranks + timeline.rank[of_row]
-            parts.append(
+    def _declare_tracks(self) -> None:
+        """Spreads tiles that overlap over further tracks, and numbers the tracks in use."""
+        self._sub: list[tuple[IntArray | None, IntArray | None]] = []
+        used = []
+        for source, timeline in enumerate(self._timelines):
+            tiles = self._groups(source, slice(None), waits=False)
+            waiting = self._groups(source, self._waits[source], waits=True)
+            start = timeline.waited[self._waits[source]]
+            self._sub.append(
                 (
-                    np.full(of_row.size, number, dtype=np.int64),
-                    of_row,
-                    process * len(self._labels) + number + 1,
-                    np.concatenate([timeline.lane, np.full(waits.size, _WAITS, dtype=np.int64)]),
-                    begins,
-                    timeline.end[of_row],
+                    overlapping_sub_lanes(tiles, timeline.start, timeline.end),
+                    overlapping_sub_lanes(waiting, start, timeline.end[self._waits[source]]),
                 )
             )
-        source, row, pid, lane, start, end = (np.concatenate(column) for column in zip(*parts, strict=True))
-
-        # A tile of no length counts as one of 1 ns: viewers would nest it in what starts with it, and bind that one's
-        # arrows to it. The longer goes first, so that it keeps its track.
-        shown_end = np.maximum(end, start + 1)
-        order = np.lexsort((-shown_end, start, lane, pid))
-        group = (pid * len(LANES) + lane)[order]
-        on = group * _MOST_SUB_LANES + sub_lanes(group, start[order], shown_end[order])
-        order = order[np.argsort(on, kind="stable")]
-        self._source, self._row, self._pid_of, self._lane = source[order], row[order], pid[order], lane[order]
-        self._start, self._end = start[order], end[order]
-        declared, self._track = np.unique(np.sort(on), return_inverse=True)
+            used += [np.unique(_on(tiles, self._sub[source][0])), np.unique(_on(waiting, self._sub[source][1]))]
+        self._declared = np.unique(np.concatenate(used))
         tracks = []
-        for tid, of in enumerate(declared.tolist(), start=len(self.processes) + 1):
-            of_group, sub = divmod(of, _MOST_SUB_LANES)
-            of_pid, of_lane = divmod(of_group, len(LANES))
-            tracks.append(Track(tid, of_pid, f"{LANES[of_lane]} {sub + 1}" if sub else LANES[of_lane]))
+        for tid, of in enumerate(self._declared.tolist(), start=len(self.processes) + 1):
+            group, sub = divmod(of, _MOST_SUB_LANES)
+            pid, lane = divmod(group, len(LANES))
+            tracks.append(Track(tid, pid, f"{LANES[lane]} {sub + 1}" if sub else LANES[lane]))
         self.tracks = tuple(tracks)
-        # Where each timeline's rows went, for arrows between them.
-        self._slice_of = []
-        for number, timeline in enumerate(self._timelines):
-            where = np.zeros(len(timeline), dtype=np.int64)
-            mine = np.flatnonzero((self._source == number) & (self._lane != _WAITS))
-            where[self._row[mine]] = mine
-            self._slice_of.append(where)
 
-    def _match(self) -> None:
-        """For each slice its counterpart in the other timeline, or -1; matched by identity, pairs also by halves."""
-        self._counterpart = np.full(len(self), -1, dtype=np.int64)
-        self._same = np.zeros(len(self), dtype=np.bool_)
-        if len(self._timelines) < 2:
-            return
-        ideal, measured = self._timelines
-        known: dict[tuple[int, int], int] = {}
-        for code, row in zip(*(column.tolist() for column in halves(ideal)), strict=True):
-            known[int(ideal.replica[row]), code] = row
-        # Backwards, so that of a pair the forward half, which comes first, has the last word.
-        for code, row in reversed(list(zip(*(column.tolist() for column in halves(measured)), strict=True))):
-            other = known.get((int(measured.replica[row]), code))
-            if other is not None:
-                here, there = self._slice_of[1][row], self._slice_of[0][other]
-                self._counterpart[here], self._counterpart[there] = there, here
-                same = bool(measured.code[row] == ideal.code[other] and measured.partner[row] == ideal.partner[other])
-                self._same[here] = self._same[there] = same
+    def _groups(self, source: int, rows: slice | IntArray, *, waits: bool) -> IntArray:
+        """The lane of a process, as one number, in which each of some tiles or waits lies."""
+        timeline = self._timelines[source]
+        pid = (timeline.replica[rows] * self._ranks + timeline.rank[rows]) * len(self._labels) + (source + 1)
+        return pid * len(LANES) + (_WAITS if waits else timeline.lane[rows])
 
     def _draw_arrows(self) -> None:
-        kinds: list[tuple[str, Arrows]] = []
-        for category, needed, step in (("forward", (Kind.F,), 1), ("backward", (Kind.I, Kind.B), -1)):
-            for index, timeline in enumerate(self._timelines):
-                producer, consumer = dependencies(timeline, needed, step)
-                of = self._slice_of[index]
-                kinds.append((category, place(self._start, self._end, of[producer], of[consumer])))
-        ideal = np.flatnonzero((self._counterpart >= 0) & (self._source == 0))
-        kinds.append(("counterpart", place_either_way(self._start, self._end, ideal, self._counterpart[ideal])))
-        self.dropped = sum(arrows.dropped for _, arrows in kinds)
-        self._arrow_category = [category for category, arrows in kinds for _ in range(arrows.leave.size)]
-        leave, arrive, producer, consumer = (
-            np.concatenate([getattr(arrows, name) for _, arrows in kinds])
-            for name in ("leave", "arrive", "producer", "consumer")
+        """Arrows between tiles, which are numbered over all timelines."""
+        self._first_of = np.cumsum([0, *map(len, self._timelines)]).tolist()
+        start, end = (
+            _one([getattr(of, name) + shift for of, shift in zip(self._timelines, self._shifts, strict=True)])
+            for name in ("start", "end")
         )
-        self._leaving, self._arriving = _Ends(producer, leave, len(self)), _Ends(consumer, arrive, len(self))
-        self.arrows = len(self._arrow_category)
+        kinds: list[tuple[int, Arrows]] = []
+        for kind, needed, step in ((0, (Kind.F,), 1), (1, (Kind.I, Kind.B), -1)):
+            for first, timeline in zip(self._first_of, self._timelines, strict=False):
+                producer, consumer = dependencies(timeline, needed, step)
+                kinds.append((kind, place(start, end, producer + first, consumer + first)))
+        if (of_ideal := self._counterparts[0]) is not None:
+            ideal = np.flatnonzero(of_ideal.row != NO_TILE)
+            measured = of_ideal.row[ideal] + self._first_of[1]
+            kinds.append((2, place_either_way(start, end, ideal, measured)))
+        self.arrow_kind = np.repeat([kind for kind, _ in kinds], [arrows.leave.size for _, arrows in kinds])
+        self.arrows = self.arrow_kind.size
+        every = Arrows.joined([arrows for _, arrows in kinds])
+        self.dropped = every.dropped
+        self._leaving = EndsBySlice(every.producer, every.leave)
+        self._arriving = EndsBySlice(every.consumer, every.arrive)
 
     def _counters(self) -> Iterator[CounterTrack]:
         whole = self.processes[-1].pid
-        for source, timeline in enumerate(self._timelines):
+        for source, (timeline, shift) in enumerate(zip(self._timelines, self._shifts, strict=True)):
             label = f" {self._labels[source]}" if len(self._labels) > 1 else ""
-            yield CounterTrack(whole, f"idle{label}", "ranks", idle_series(timeline))
-            compute = self._same & (self._source == source) & (self._lane == Lane.COMPUTE)
+            yield CounterTrack(whole, f"idle{label}", "ranks", _later(idle_series(timeline), shift))
             held = {
                 name: [
                     of for replica in range(timeline.replicas) for of in in_flight_series(timeline, release, replica)
@@ -232,53 +235,100 @@ class Tracks:
                 pid = self._pid(replica * self._ranks + rank, source)
                 for name, of in held.items():
                     if of[process].time.size:
-                        yield CounterTrack(pid, name, "chunks", of[process])
-                drifting = np.flatnonzero(compute & (self._pid_of == pid)) if source else np.zeros(0, dtype=np.int64)
-                if drifting.size:
-                    ideal_end = self._end[self._counterpart[drifting]]
-                    yield CounterTrack(pid, "drift", "ns", drift_series(self._end[drifting], ideal_end))
+                        yield CounterTrack(pid, name, "chunks", _later(of[process], shift))
+                drift = self._drift(replica, rank) if source else None
+                if drift is not None and drift.time.size:
+                    yield CounterTrack(pid, "drift", "ns", drift)
 
-    def slices(self) -> Iterator[Slice]:
-        """All slices, track by track, each in the order of time; made one at a time, so that many are cheap."""
-        with_stage = any(several_stages(timeline) for timeline in self._timelines)
-        namings = [Naming(timeline, with_stage=with_stage) for timeline in self._timelines]
-        columns = (self._source, self._row, self._track, self._lane, self._start, self._end, self._counterpart)
-        for index, (source, row, track, lane, start, end, other) in enumerate(
-            zip(*(column.tolist() for column in columns), strict=True)
-        ):
-            name, args = namings[source].name(row), namings[source].args(row)
-            if lane == _WAITS:
-                name, args["duration_ns"] = f"WAIT {name}", end - start
-            elif other >= 0:
-                theirs = self._labels[1 - source]
-                args[f"{theirs}_start_ns"] = int(self._start[other])
-                args[f"{theirs}_duration_ns"] = int(self._end[other] - self._start[other])
-                if source and self._same[index]:
-                    args["slip_ns"] = end - int(self._end[other])
-            on = self.tracks[track]
-            leaves, arrives = self._ends(self._leaving, index), self._ends(self._arriving, index)
-            yield Slice(on.pid, on.tid, name, CATEGORIES[lane], start, end, args, leaves, arrives)
+    def _drift(self, replica: int, rank: int) -> Series | None:
+        """By how much a rank of the second timeline is later than the first's."""
+        of = self._counterparts[1]
+        ideal, measured = self._timelines
+        first, last = measured.rows_of(replica, rank)
+        if of is None:
+            return None
+        rows = first + np.flatnonzero(of.same[first:last] & (measured.lane[first:last] == Lane.COMPUTE))
+        return drift_series(measured.end[rows] + self._shifts[1], ideal.end[of.row[rows]] + self._shifts[0])
 
-    def _ends(self, ends: _Ends, index: int) -> Sequence[ArrowEnd]:
-        found = []
-        for arrow, at in ends.of(index):
-            category = self._arrow_category[arrow]
-            found.append(ArrowEnd(arrow + 1, category, category, at))
-        return found
+    def blocks(self) -> Iterator[Slices]:
+        """All slices, some at a time."""
+        for source, timeline in enumerate(self._timelines):
+            for first in range(0, len(timeline), _ROWS):
+                yield self._tiles(source, first, min(first + _ROWS, len(timeline)))
+            for first in range(0, self._waits[source].size, _ROWS):
+                yield self._waiting(source, slice(first, first + _ROWS))
+
+    def _tiles(self, source: int, first: int, last: int) -> Slices:
+        timeline, shift, rows = self._timelines[source], self._shifts[source], slice(first, last)
+        code, partner = timeline.code[rows], timeline.partner[rows]
+        args = tile_args(timeline, rows, shift)
+        if (of := self._counterparts[source]) is not None:
+            args += self._against(source, rows, of)
+        before = self._first_of[source]
+        return Slices(
+            self._track(self._groups(source, rows, waits=False), self._sub[source][0], rows),
+            timeline.lane[rows],
+            tile_name(code, partner, with_stage=self._with_stage),
+            args,
+            timeline.start[rows] + shift,
+            timeline.end[rows] + shift,
+            code_microbatch(code) + 1,
+            self._leaving.of(first + before, last + before),
+            self._arriving.of(first + before, last + before),
+        )
+
+    def _against(self, source: int, rows: slice, of: Counterparts) -> list[Arg]:
+        """What tiles say of their counterparts."""
+        timeline, other = self._timelines[source], self._timelines[1 - source]
+        has, same = of.row[rows] != NO_TILE, of.same[rows]
+        if not has.any():
+            return []
+        at, theirs = np.where(has, of.row[rows], 0), self._labels[1 - source]
+        start, end = other.start[at] + self._shifts[1 - source], other.end[at] + self._shifts[1 - source]
+        args = [Arg(f"{theirs}_start_ns", start, has), Arg(f"{theirs}_duration_ns", end - start, has)]
+        if source and same.any():
+            args.append(Arg("slip_ns", timeline.end[rows] + self._shifts[source] - end, same))
+        return args
+
+    def _waiting(self, source: int, some: slice) -> Slices:
+        timeline, shift, rows = self._timelines[source], self._shifts[source], self._waits[source][some]
+        code, start, end = timeline.code[rows], timeline.waited[rows], timeline.end[rows]
+        args = [
+            replace(arg, value=end - start) if arg.key == "duration_ns" else arg
+            for arg in tile_args(timeline, rows, shift)
+        ]
+        none = np.zeros(0, dtype=np.int64)
+        return Slices(
+            self._track(self._groups(source, rows, waits=True), self._sub[source][1], some),
+            np.full(rows.size, _WAITS, dtype=np.int64),
+            ["WAIT ", *tile_name(code, timeline.partner[rows], with_stage=self._with_stage)],
+            args,
+            start + shift,
+            end + shift,
+            code_microbatch(code) + 1,
+            Ends(none, none, none),
+            Ends(none, none, none),
+        )
+
+    def _track(self, group: IntArray, sub: IntArray | None, rows: slice) -> IntArray:
+        return np.searchsorted(self._declared, _on(group, None if sub is None else sub[rows]))
 
 
-class _Ends:
-    """The ends of arrows by the slice in which they lie."""
+def _on(group: IntArray, sub: IntArray | None) -> IntArray:
+    return group * _MOST_SUB_LANES + (0 if sub is None else sub)
 
-    def __init__(self, at_slice: IntArray, time: IntArray, slices: int) -> None:
-        order = np.argsort(at_slice, kind="stable")
-        self._arrow, self._time = order.tolist(), time[order].tolist()
-        self._first = np.searchsorted(at_slice[order], np.arange(slices + 1)).tolist()
 
-    def of(self, index: int) -> list[tuple[int, int]]:
-        """(arrow, time) of the ends in a slice."""
-        mine = slice(self._first[index], self._first[index + 1])
-        return list(zip(self._arrow[mine], self._time[mine], strict=True))
+def _one(columns: Sequence[IntArray]) -> IntArray:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
+
+
+def _later(series: Series, by: int) -> Series:
+    return Series(series.time + by, series.value)
+
+
+def _waits_of(timeline: Timeline) -> IntArray:
+    """Rows of the tiles that were waited for."""
+    return np.flatnonzero((timeline.waited != UNKNOWN) & (timeline.waited < timeline.end))
 
 
 def _first_time(timeline: Timeline) -> int:
@@ -289,4 +339,6 @@ def _first_time(timeline: Timeline) -> int:
 
 def _forward_only(timeline: Timeline) -> Timeline:
     """The same tiles, none of which ends before it starts: nothing else can be shown."""
+    if (timeline.end >= timeline.start).all():
+        return timeline
     return replace(timeline, end=np.maximum(timeline.end, timeline.start))

@@ -47,13 +47,15 @@ def test_costs_file(tmp_path: Path) -> None:
 
 
 def test_every_format_at_once(tmp_path: Path) -> None:
-    names = ["x.json", "x.json.gz", "x.html", "x.csv", "x.svg", "x.PNG"]
+    names = ["x.json", "x.json.gz", "x.pftrace", "x.pftrace.gz", "x.html", "x.csv", "x.svg", "x.PNG"]
     ran = pipetrace("gen", "zb-h1", *(word for name in names for word in ("-o", name)), cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr.splitlines() == [f"wrote {name}" for name in names]
     start = {name: (tmp_path / name).read_bytes()[:400] for name in names}
     assert start["x.json"].lstrip().startswith(b"{")
     assert start["x.json.gz"].startswith(b"\x1f\x8b")
+    assert start["x.pftrace"].startswith(b"\n")
+    assert start["x.pftrace.gz"].startswith(b"\x1f\x8b")
     assert b"<html" in start["x.html"].lower()
     assert b"<svg" in start["x.svg"]
     assert start["x.PNG"].startswith(b"\x89PNG")

@@ -16,6 +16,7 @@ from pipetrace.passes import add_communication
 from pipetrace.schedules import build
 from pipetrace.simulate import simulate
 from pipetrace.trace.torch_csv import write_csv
+from pipetrace.waiting import Wait, Waiting
 from tests.cli.command import misuse, pipetrace, refusal
 
 TRACES = Path(__file__).parent.parent / "data" / "traces"
@@ -228,3 +229,25 @@ def test_faults_on_purpose(tmp_path: Path) -> None:
         "no-tags",
         "rank1:gap+1ms",
     ]
+
+
+def test_repeated_runs_in_another_way_of_waiting(tmp_path: Path) -> None:
+    runs = tmp_path / "RUNS"
+    ran = pipetrace(
+        "run", "zb-h1", "-p", 2, "-m", 4, "--costs", "F=2,I=2,W=2", "--steps", 1, "--repeat", 2,
+        "--wait", "dataflow", "--check", "-o", runs,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    lines = ran.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines[:2]] == ["1", "2"]
+    assert lines[2].startswith("makespan ")
+    assert "spread" in lines[3]
+    schedule, of = build("zb-h1", 2, 4), parse_costs("F=2,I=2,W=2")
+    document = json.loads(pipetrace("diff", runs / "2", "--json", "-o", tmp_path / "x.json").stdout)
+    ideal = simulate(schedule, of, Waiting(Wait.DATAFLOW)).makespan
+    assert ideal != simulate(schedule, of).makespan
+    assert document["makespan_ns"]["ideal"] == ideal
+    said = refusal("diff", runs)
+    assert "folders of runs: 1, 2" in said
+    assert f"give one of these, e.g. {runs / '1'}" in said
+    assert "goes with --wait dataflow" in misuse("run", "zb-h1", "--no-reorder", "-o", tmp_path / "x")

@@ -11,6 +11,9 @@ import torch
 
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.stages.autograd_stage import AutogradStage
+from pipetrace.execute.stages.moe_stage import MoeStage
+from pipetrace.execute.workloads.base import Host
+from pipetrace.execute.workloads.moe import MoeWorkload
 from pipetrace.execute.workloads.sleep import SleepStage, SleepWorkload
 from pipetrace.execute.workloads.transformer import TransformerWorkload
 from pipetrace.schedule import Schedule
@@ -49,6 +52,7 @@ class _BreakingWorkload(SleepWorkload):
 
 
 def _raise() -> None:
+    print("about to break")
     raise ValueError("no such luck")
 
 
@@ -61,39 +65,39 @@ def _hang_deaf() -> None:
     time.sleep(1000)
 
 
-def raising(schedule: Schedule, config: RunConfig) -> SleepWorkload:
+def raising(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, _raise)
 
 
-def killed(schedule: Schedule, config: RunConfig) -> SleepWorkload:
+def killed(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
-def unnamed_signal(schedule: Schedule, config: RunConfig) -> SleepWorkload:
+def unnamed_signal(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGRTMIN + 6))
 
 
-def terminated(schedule: Schedule, config: RunConfig) -> SleepWorkload:
+def terminated(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGTERM))
 
 
-def stopped(schedule: Schedule, config: RunConfig) -> SleepWorkload:
+def stopped(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGSTOP))
 
 
-def exiting(schedule: Schedule, config: RunConfig) -> SleepWorkload:
+def exiting(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, lambda: os._exit(3))
 
 
-def hanging(schedule: Schedule, config: RunConfig) -> SleepWorkload:
+def hanging(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, _hang)
 
 
-def deaf(schedule: Schedule, config: RunConfig) -> SleepWorkload:
+def deaf(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, _hang_deaf)
 
 
-def failing_to_start(schedule: Schedule, config: RunConfig) -> SleepWorkload:
+def failing_to_start(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     raise MemoryError("too large")
 
 
@@ -101,9 +105,7 @@ class _ForgetfulStage(AutogradStage):
     """Loses one microbatch's weight gradient."""
 
     def backward_weight(self, microbatch: int) -> None:
-        if microbatch == WHERE[1]:
-            self._kept.pop(microbatch)
-        else:
+        if microbatch != WHERE[1]:
             super().backward_weight(microbatch)
 
 
@@ -119,5 +121,31 @@ class _ForgetfulWorkload(TransformerWorkload):
         return whole
 
 
-def forgetful(schedule: Schedule, config: RunConfig) -> TransformerWorkload:
+def forgetful(schedule: Schedule, config: RunConfig, host: Host) -> TransformerWorkload:
     return _ForgetfulWorkload(schedule, config)
+
+
+class _BreakingMoe(MoeWorkload):
+    steps = 0
+
+    def stage(self, pipe: int, stage: int) -> MoeStage:
+        made = super().stage(pipe, stage)
+        if stage == WHERE[0] and self._exchange.replica == 1:
+            begin, forward, workload = made.begin_step, made.forward, self
+
+            def counting() -> None:
+                workload.steps += 1
+                begin()
+
+            def killing(microbatch: int, value: torch.Tensor | None) -> torch.Tensor | None:
+                if workload.steps == 2 and microbatch == WHERE[1]:
+                    time.sleep(0.3)  # for the other replica to wait for this one
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return forward(microbatch, value)
+
+            made.begin_step, made.forward = counting, killing  # type: ignore[method-assign]
+        return made
+
+
+def killed_in_a_replica(schedule: Schedule, config: RunConfig, host: Host) -> MoeWorkload:
+    return _BreakingMoe(schedule, config, host.exchange)

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 import torch
 
 from pipetrace.execute.board import Board
-from pipetrace.execute.prefetch import PrefetchStep
+from pipetrace.execute.config import RunConfig
 from pipetrace.execute.program import Transfer, compile_rank
 from pipetrace.execute.stages.base import Stage
+from pipetrace.execute.waits import step_of
 from pipetrace.execute.workloads.base import Workload
 from pipetrace.schedule import Schedule
 
@@ -64,12 +65,14 @@ class Labels:
 
 
 def run_rank(
-    schedule: Schedule, workload: Workload, rank: int = 0, steps: int = 1
+    schedule: Schedule, workload: Workload, rank: int = 0, steps: int = 1, config: RunConfig | None = None
 ) -> tuple[dict[tuple[int, int], Stage], Labels, Loopback]:
     """Runs one rank's steps here."""
     stages = {held: workload.stage(*held) for held in schedule.placement.held_by(rank)}
     labels, transport = Labels(), Loopback()
-    step = PrefetchStep(
+    step = step_of(
+        schedule,
+        config or RunConfig(),
         compile_rank(schedule, rank),
         stages,
         transport,

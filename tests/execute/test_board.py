@@ -29,6 +29,20 @@ def test_a_rank_says_what_it_does(phase: Phase, action: str, says: str) -> None:
     assert board.describe(0, SCHEDULE) == "was starting"
 
 
+def test_a_replica_says_whom_it_waits_for_by_global_rank() -> None:
+    board = Board(6)
+    line = board.line(4)
+    line.at(Phase.WAITING, parse_action("1RECV_F0").code)
+    assert board.describe(4, SCHEDULE) == "waited for 1RECV_F0 from rank 3 in step 0"
+    line.at(Phase.COMPUTING, parse_action("1F0").code)
+    with line.exchanging():
+        assert board.describe(4, SCHEDULE) == "waited for the all-to-all in 1F0 of step 0"
+    assert board.phase(4) is Phase.COMPUTING
+    with pytest.raises(ConnectionError), line.exchanging():
+        raise ConnectionError
+    assert board.phase(4) is Phase.EXCHANGING
+
+
 def test_every_phase_can_be_described() -> None:
     board = Board(1)
     for phase in Phase:

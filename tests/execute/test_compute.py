@@ -32,6 +32,9 @@ class Told:
     def backward_weight(self, microbatch: int) -> None:
         self.calls.append(("W", microbatch))
 
+    def expert_gradients(self) -> list[torch.Tensor]:
+        return []
+
     def gradients(self) -> list[torch.Tensor]:
         return []
 

@@ -10,10 +10,17 @@ import pytest
 from pipetrace.errors import RunError
 from pipetrace.execute import RunConfig
 from pipetrace.execute.inject import parse_injections
+from pipetrace.waiting import Wait
 
 
 def test_the_defaults_are_valid() -> None:
-    assert RunConfig().options() == {"warmup": 1, "check": False, "timeout": 60.0, "message_bytes": 8192}
+    assert RunConfig().options() == {
+        "warmup": 1,
+        "check": False,
+        "timeout": 60.0,
+        "message_bytes": 8192,
+        "wait": "prefetch",
+    }
     assert RunConfig("transformer").options()["hidden"] == 128
     told = RunConfig(inject=parse_injections(["no-tags"]), preflight=False).options()
     assert (told["inject"], told["preflight"]) == (["no-tags"], False)
@@ -33,6 +40,12 @@ def test_the_defaults_are_valid() -> None:
         ({"sequence": 1}, "sequence is 1"),
         ({"seed": -1}, "seed is -1"),
         ({"hidden": 30, "heads": 4}, "hidden 30 cannot be shared by 4 heads"),
+        ({"ep": 2}, "ep is 2, but sleep has no experts"),
+        ({"workload": "moe", "ep": 2, "wait": Wait.DATAFLOW}, "dataflow may leave the list order on one replica"),
+        ({"workload": "moe", "ep": 3}, "8 experts cannot be shared by 3 expert-parallel ranks"),
+        ({"workload": "moe", "top_k": 9}, "top_k is 9, but there are 8 experts"),
+        ({"workload": "moe", "capacity": -0.5}, "the capacity is -0.5"),
+        ({"workload": "moe", "capacity": math.nan}, "the capacity is nan"),
         ({"timeout": 0.0}, "the timeout is 0.0 s"),
         ({"timeout": math.nan}, "the timeout is nan s"),
     ],

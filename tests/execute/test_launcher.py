@@ -14,6 +14,11 @@ import pipetrace
 from pipetrace.costs import Costs, StageCosts
 from pipetrace.errors import RunError
 from pipetrace.execute import RunConfig, run
+from pipetrace.execute.folder import claim
+from pipetrace.execute.job import Job
+from pipetrace.execute.launcher import Launcher
+from pipetrace.execute.runner import describe
+from tests.execute import faulty
 from tests.execute.processes import descendants, end_within, own_descendants
 
 MS = 1_000_000
@@ -117,3 +122,25 @@ def test_an_interpreter_that_cannot_start_is_told(tmp_path: Path, monkeypatch: p
     with pytest.raises(RunError, match="the process that starts the ranks ended with status 1: out of order"):
         run(pipetrace.build("1f1b", 2, 2), RunConfig(), tmp_path)
     assert not own_descendants()
+
+
+def test_several_runs_need_torch_once_and_a_broken_one_ends_them(tmp_path: Path) -> None:
+    schedule = pipetrace.build("1f1b", 2, 4)
+    config = RunConfig(costs=Costs(StageCosts(MS, MS, MS)), steps=3, warmup=0, check=True)
+    supervisors: list[int] = []
+    with Launcher() as launcher:
+        for number in range(2):
+            result = run(schedule, config, tmp_path / str(number), launcher=launcher)
+            assert result.check is not None
+            assert result.check.passed
+            supervisors += own_descendants()
+        assert supervisors[1:] == supervisors[:1]
+        told: list[str] = []
+        info = describe(schedule, config)
+        with claim(tmp_path / "broken", schedule, info) as claimed:
+            job = Job(schedule, config, info, claimed, f"{faulty.__name__}:raising", 60.0)
+            with pytest.raises(RunError, match="raised ValueError"):
+                launcher.run(job, told.append)
+        assert not own_descendants()
+        # What was printed before is not lost.
+        assert "rank 1: about to break" in told

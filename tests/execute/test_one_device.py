@@ -66,7 +66,7 @@ def test_every_message_is_the_right_one_and_every_list_is_kept(name: str, device
     for _ in range(2):
         spans.seen.clear()
         step.run()
-    threads = device.names([stream for _, _, stream in step.streams()])
+    threads = [named["stream"] for named in step.named_streams() if named["runs"] == "compute"]
     for program, thread in zip(programs, threads, strict=False):
         mine = [text for seen, text in spans.seen if str(seen) == thread]
         assert mine == [f"PP:{op.text}" for op in program.ops]

@@ -105,3 +105,28 @@ def test_a_deadlock_is_found_before_anything_starts() -> None:
     schedule = schedule_of(Placement.loop(2), 1, "0F0 0B0", "1B0 1F0")
     with pytest.raises(DeadlockError):
         preflight(schedule)
+
+
+def test_an_op_names_the_rows_of_its_rank_that_it_needs() -> None:
+    schedule = pipetrace.build("zbv", 2, 2)
+    for rank in range(2):
+        program = compile_rank(schedule, rank)
+        texts = {op.row: op.text for op in program.ops}
+        for op in program.ops:
+            needed = {texts[row] for row in op.after}
+            (action,) = (half.action for half in op.halves)
+            stage, microbatch = action.stage, action.microbatch
+            wanted = {
+                "F": {f"{stage - 1}F{microbatch}"},
+                "I": {f"{stage}F{microbatch}", f"{stage + 1}I{microbatch}"},
+                "W": {f"{stage}I{microbatch}"},
+            }[action.kind.name]
+            assert needed == wanted & set(texts.values())
+
+
+def test_without_tags_the_list_must_be_kept() -> None:
+    schedule = pipetrace.build("1f1b", 2, 2)
+    preflight(schedule, tags=False)
+    preflight(schedule, reorder=True)
+    with pytest.raises(RunError, match="order of the list"):
+        preflight(schedule, tags=False, reorder=True)

@@ -37,6 +37,17 @@ def test_every_rank_meets_the_same_stages_in_the_same_order() -> None:
             assert {r.ranks for mine in work for r in mine if r.action.stage == stage} == {tuple(sorted(ranks))}
 
 
+def test_replicas_reduce_what_they_have_alike_and_each_its_experts() -> None:
+    assert groups(Placement.v(2), 2) == [(0, 2), (1, 3)]
+    assert [(str(r.action), r.ranks, r.of_replica) for r in reductions(Placement.v(2), 1, 1, 2)] == [
+        ("1REDUCE_GRAD", (1, 3), (3,)),
+        ("2REDUCE_GRAD", (1, 3), (3,)),
+    ]
+    both = Placement.mirrored(2)
+    assert groups(both, 2) == [(0, 1), (0, 1, 2, 3), (2, 3)]
+    assert [(r.ranks, r.of_replica) for r in reductions(both, 0, 1, 2)] == [((0, 1, 2, 3), (2, 3))] * 2
+
+
 def test_replicas_on_one_rank_both_get_the_sum() -> None:
     placement = Placement(1, ((0,), (0,)))
     schedule = Schedule.from_actions("t", placement, 2, [[]])

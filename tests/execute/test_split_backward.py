@@ -114,8 +114,8 @@ def test_both_halves_are_those_of_two_whole_passes(module: Callable[[], nn.Modul
     made, x, gradient = make(module)
     weights = list(made.parameters())
     wanted = torch.autograd.grad(made(x), [x, *weights], gradient, allow_unused=True, materialize_grads=False)
-    split = SplitBackward(made(x), x, weights)
-    dx = split.input_gradient(gradient)
+    split = SplitBackward([made(x)], x, weights)
+    dx = split.input_gradient([gradient])
     dw = split.weight_gradients()
     assert torch.equal(dx, torch.zeros_like(x) if wanted[0] is None else wanted[0])
     for ours, theirs in zip(dw, wanted[1:], strict=True):
@@ -130,8 +130,8 @@ def test_a_loss_needs_no_gradient() -> None:
     made, x, _ = make(Residual)
     weights = list(made.parameters())
     wanted = torch.autograd.grad(made(x).square().mean(), [x, *weights])
-    split = SplitBackward(made(x).square().mean(), x, weights)
-    assert torch.equal(split.input_gradient(None), wanted[0])
+    split = SplitBackward([made(x).square().mean()], x, weights)
+    assert torch.equal(split.input_gradient([None]), wanted[0])
     for ours, theirs in zip(split.weight_gradients(), wanted[1:], strict=True):
         assert ours is not None
         assert torch.equal(ours, theirs)
@@ -163,8 +163,8 @@ def test_nodes_written_in_python_are_cut_too() -> None:
         return y
 
     wanted = torch.autograd.grad(forward(), [x, *weights], gradient)
-    split = SplitBackward(forward(), x, weights)
-    assert torch.equal(split.input_gradient(gradient), wanted[0])
+    split = SplitBackward([forward()], x, weights)
+    assert torch.equal(split.input_gradient([gradient]), wanted[0])
     for ours, theirs in zip(split.weight_gradients(), wanted[1:], strict=True):
         assert ours is not None
         assert torch.equal(ours, theirs)
@@ -178,7 +178,7 @@ def test_neither_half_does_the_others_work() -> None:
     torch.manual_seed(3)
     made = nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(6, 6), nn.Tanh())))
     x, gradient = torch.randn(5, 6, requires_grad=True), torch.randn(5, 6)
-    split = SplitBackward(made(x), x, list(made.parameters()))
+    split = SplitBackward([made(x)], x, list(made.parameters()))
 
     def products(half: Callable[[], object]) -> int:
         with torch.autograd.profiler.profile(use_kineto=False) as recorded:
@@ -186,18 +186,18 @@ def test_neither_half_does_the_others_work() -> None:
         return ran([event.name for event in recorded.function_events], "aten::mm")
 
     # One product a layer and half. Two whole passes would have 4, and then 4 + 3.
-    assert products(lambda: split.input_gradient(gradient)) == 4
+    assert products(lambda: split.input_gradient([gradient])) == 4
     assert products(split.weight_gradients) == 4
 
 
 def test_w_before_i_and_an_input_without_grad_are_refused() -> None:
     made, x, gradient = make(Residual)
-    split = SplitBackward(made(x), x, list(made.parameters()))
+    split = SplitBackward([made(x)], x, list(made.parameters()))
     with pytest.raises(RunError, match="before its input gradient"):
         split.weight_gradients()
-    split = SplitBackward(made(x), x.detach(), list(made.parameters()))
+    split = SplitBackward([made(x)], x.detach(), list(made.parameters()))
     with pytest.raises(RunError, match="requires no grad"):
-        split.input_gradient(gradient)
+        split.input_gradient([gradient])
 
 
 def test_several_microbatches_may_be_between_their_halves() -> None:
@@ -206,9 +206,9 @@ def test_several_microbatches_may_be_between_their_halves() -> None:
     inputs = [x.detach() * (i + 1) for i in range(3)]
     for value in inputs:
         value.requires_grad_()
-    splits = [SplitBackward(made(value), value, weights) for value in inputs]
+    splits = [SplitBackward([made(value)], value, weights) for value in inputs]
     for split in splits:
-        split.input_gradient(gradient)
+        split.input_gradient([gradient])
     for value, split in zip(inputs, splits, strict=True):
         wanted = torch.autograd.grad(functional.hardtanh(made(value), -1e9, 1e9), weights, gradient)
         for ours, theirs in zip(split.weight_gradients(), wanted, strict=True):

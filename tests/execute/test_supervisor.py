@@ -134,6 +134,16 @@ def test_a_lost_weight_gradient_fails_the_check(tmp_path: Path) -> None:
     assert "stage 1" in report.text
 
 
+def test_a_replica_that_is_killed_is_named_and_not_those_that_wait_for_it(tmp_path: Path) -> None:
+    config = RunConfig("moe", hidden=8, heads=2, sequence=4, batch=1, ep=2, steps=3, warmup=0)
+    schedule = pipetrace.build("1f1b", 2, 4)
+    with pytest.raises(RunError) as caught:
+        start(schedule, config, tmp_path, f"{faulty.__name__}:killed_in_a_replica", 60.0)
+    assert caught.value.message.startswith("rank 3 was in 1F2 of step 1 and was killed by SIGKILL; rank 0 ")
+    assert "rank 1 waited for the all-to-all in 1F2 of step 1" in caught.value.message
+    assert not own_descendants()
+
+
 @pytest.fixture
 def supervised(tmp_path: Path) -> Iterator[tuple[Supervisor, Connection]]:
     """A supervisor in this process, and the caller's end of its line."""

@@ -8,11 +8,12 @@ from hypothesis import given
 
 from pipetrace.action import Action, Kind, Pair
 from pipetrace.channels import check_ordered_channels
-from pipetrace.costs import UNITS, Costs, StageCosts
+from pipetrace.costs import Costs, StageCosts
 from pipetrace.errors import ScheduleError
 from pipetrace.passes import add_communication, remove_communication
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import build
+from pipetrace.times import UNITS
 from tests.strategies import Sizes, costs, sizes
 from tests.test_schedule import of
 

@@ -11,6 +11,7 @@ from pipetrace.candidates import candidate_of, candidates_of, of_schedule, swept
 from pipetrace.compare import Comparison, Setting, compare
 from pipetrace.costs import Costs
 from pipetrace.metrics import MemorySizes, StageSizes
+from pipetrace.report.colours import HUES, Group
 from pipetrace.report.compare_charts import look, sweep_figure, trade_figure
 from pipetrace.report.compare_page import write_comparison_page
 from pipetrace.schedules import build
@@ -91,7 +92,7 @@ def test_it_opens_without_network_and_errors(
     with browser.Watched(chromium, scheme=scheme, width=width) as seen:
         seen.page.goto(path.as_uri())
         seen.page.wait_for_selector("html[data-drawn]")
-        assert seen.page.locator("html").get_attribute("data-drawn") == ("2" if kind == "one" else "1")
+        assert seen.page.locator("html").get_attribute("data-drawn") == ("3" if kind == "one" else "1")
         chart = "#trade-chart" if kind == "one" else "#sweep-chart"
         assert seen.page.locator(f"{chart} .points path").count() >= 9
         assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
@@ -99,3 +100,40 @@ def test_it_opens_without_network_and_errors(
         seen.page.wait_for_selector(f"{chart} .hovertext")
     assert seen.errors == []
     assert seen.away == []
+
+
+# The colour that WebGL drew half a ms into rank 0 of each panel of a chart, in rows from the top.
+DRAWN = """id => {
+  const plot = document.getElementById(id), layout = plot._fullLayout, size = layout._size;
+  const gl = plot.querySelector(".gl-canvas-context"), copy = document.createElement("canvas");
+  copy.width = gl.width; copy.height = gl.height;
+  const on = copy.getContext("2d");
+  on.drawImage(gl, 0, 0);
+  const axes = Object.keys(layout).filter(key => /^yaxis[0-9]*$/.test(key)).map(key => layout[key]);
+  return axes.map(axis => {
+    const x = size.l + layout.xaxis.d2p(0.5), y = axis._offset + axis.d2p(0);
+    const [r, g, b] = on.getImageData(x * gl.width / layout.width, y * gl.height / layout.height, 1, 1).data;
+    return "#" + [r, g, b].map(one => one.toString(16).padStart(2, "0")).join("");
+  });
+}"""
+
+
+@pytest.mark.browser
+def test_every_schedule_is_drawn_beside_its_name_however_many_there_are(tmp_path: Path, chromium: Browser) -> None:
+    names = [f"interleaved-zb:v={chunks}" for chunks in (1, 2, 3, 4, 5, 6, 7, 8)]
+    many = compare(candidates_of(names, everything=False), [Setting(16, 16, Costs(), {})])
+    write_comparison_page(tmp_path / "page.html", many)
+    with browser.Watched(chromium) as seen:
+        seen.page.goto((tmp_path / "page.html").as_uri())
+        seen.page.wait_for_selector("html[data-drawn]")
+        charts = seen.page.evaluate("[...document.querySelectorAll('.plot[id^=tiles]')].map(plot => plot.id)")
+        colours = [colour for chart in charts for colour in seen.page.evaluate(DRAWN, chart)]
+        cut = seen.page.evaluate(
+            "[...document.querySelectorAll('.gl-canvas-context')]"
+            ".map(canvas => canvas.height - canvas.getContext('webgl').drawingBufferHeight)"
+        )
+    assert set(cut) == {0}
+    # Microbatch 0, or 1 of the finest.
+    assert len(colours) == len(names)
+    assert set(colours) <= {HUES[Group.F].base, HUES[Group.F].alternate}
+    assert seen.errors == []

@@ -11,7 +11,17 @@ import pytest
 from pipetrace import Action, Costs, Kind, Pair, build, simulate
 from pipetrace.report.bars import fitting
 from pipetrace.report.colours import HUES, Group
-from pipetrace.report.figure import MOST_BARS, MOST_LINES, Mode, mode_for, row_pixels, tile_figure
+from pipetrace.report.figure import (
+    MOST_BARS,
+    MOST_CHARTS,
+    MOST_HEIGHT,
+    MOST_LINES,
+    Mode,
+    mode_for,
+    row_pixels,
+    tile_figure,
+    tile_figures,
+)
 from pipetrace.report.heatmap import busy_fraction
 from pipetrace.report.marks import lane_rows, lanes_of, marks_of
 from pipetrace.timeline import Lane, Tile, Timeline
@@ -78,6 +88,26 @@ def test_panels_share_one_time_axis_and_zero(ideal: Timeline) -> None:
     assert figure.layout.yaxis.domain[0] > figure.layout.yaxis2.domain[1]
     assert sum(trace.showlegend for trace in figure.data) == 3
     assert [annotation.text for annotation in figure.layout.annotations] == ["ideal", "measured"]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "panels"), [(4, 3), (8, 15), (16, 15), (64, 15), (8, 40), (300, 2), (1024, 1), (5000, 1)]
+)
+def test_no_chart_is_taller_than_webgl_can_draw(ranks: int, panels: int) -> None:
+    tile = Tile(Action(Kind.F, 0, 0), 0, Lane.COMPUTE, 0, MS)
+    given = [(f"{index}", Timeline.from_tiles(ranks, [tile])) for index in range(panels)]
+    charts = tile_figures(given, mode=Mode.LINES)
+    assert len(charts) <= MOST_CHARTS
+    assert max(chart.layout.height for chart in charts) <= MOST_HEIGHT
+    assert [annotation.text for chart in charts for annotation in chart.layout.annotations] == [t for t, _ in given]
+    assert tile_figure(given, mode=Mode.LINES).layout.height <= MOST_HEIGHT
+
+
+def test_charts_below_each_other_have_one_time_axis(ideal: Timeline) -> None:
+    longest = simulate(build("gpipe", 4, 12))
+    charts = tile_figures([(f"{index}", ideal) for index in range(40)] + [("longest", longest)])
+    assert len({tuple(chart.layout.xaxis.range) for chart in charts}) == 1
+    assert len(charts) == 2
 
 
 def test_slips_are_told_where_they_are_known(ideal: Timeline) -> None:

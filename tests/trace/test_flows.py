@@ -92,6 +92,7 @@ def test_ends_lie_inside_their_slices(slices: list[tuple[int, int]], data: st.Da
 
 
 def test_clock_noise_is_shown_while_the_slices_allow_it() -> None:
-    start, end = np.array([10, 4, 2]), np.array([20, 14, 9])
-    arrows = place(start, end, np.array([0, 0]), np.array([1, 2]))
-    assert (arrows.leave.tolist(), arrows.arrive.tolist(), arrows.dropped) == ([10], [11], 1)
+    # What ends after its consumer starts, what starts with it, what starts after it: viewers turn that one around.
+    start, end = np.array([10, 12, 10, 4]), np.array([20, 22, 14, 14])
+    arrows = place(start, end, np.array([0, 0, 0]), np.array([1, 2, 3]))
+    assert (arrows.leave.tolist(), arrows.arrive.tolist(), arrows.dropped) == ([11, 10], [12, 11], 1)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipetrace.errors import TraceError
-from pipetrace.trace.chrome import micros
 from pipetrace.trace.load import load_trace, nanoseconds
+from tests.trace.recorded import micros
 
 GOOD = b'{"baseTimeNanoseconds": 1790857026000000000, "traceEvents": [{"ph": "X", "name": "a", "ts": 1.5, "dur": 2}]}'
 

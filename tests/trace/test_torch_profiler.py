@@ -18,8 +18,8 @@ from pipetrace.action import Action, Kind, Pair
 from pipetrace.costs import Costs
 from pipetrace.errors import TraceError
 from pipetrace.timeline import UNKNOWN, Lane, Tile, Timeline
-from pipetrace.trace.chrome import write_chrome
 from pipetrace.trace.flows import dependencies
+from pipetrace.trace.formats import write_trace
 from pipetrace.trace.labels import LabelStyle
 from pipetrace.trace.run_folder import RunInfo
 from pipetrace.trace.torch_profiler import NOT_ALIGNED, read_recording
@@ -321,9 +321,9 @@ def test_a_rank_whose_trace_is_not_compressed_is_read_beside_those_that_are(tmp_
 
 
 def test_what_pipetrace_drew_is_no_recording(tmp_path: Path) -> None:
-    write_chrome(tmp_path / "diff.json.gz", [("ideal", simulated())])
-    write_chrome(tmp_path / "rank0.json", [("ideal", simulated())])
-    write_chrome(tmp_path / "zb-h1.json", [("ideal", simulated())])
+    write_trace(tmp_path / "diff.json.gz", [("ideal", simulated())])
+    write_trace(tmp_path / "rank0.json", [("ideal", simulated())])
+    write_trace(tmp_path / "zb-h1.json", [("ideal", simulated())])
     with pytest.raises(TraceError, match="holds no traces"):
         read_recording([tmp_path])
     with pytest.raises(TraceError, match="is no recording: pipetrace wrote it"):

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import pipetrace
 from pipetrace.action import Action, Kind, Pair
 from pipetrace.timeline import Lane, Tile, Timeline
-from pipetrace.trace.tracks import Slice, Tracks
+from pipetrace.trace.tracks import Tracks
+from tests.trace.shown import Slice, slices
 
 
 def ideal(name: str = "zb-h1", ranks: int = 3, microbatches: int = 4) -> Timeline:
@@ -26,7 +27,7 @@ def slow(name: str = "zb-h1", ranks: int = 3, microbatches: int = 4) -> Timeline
 
 def by_track(tracks: Tracks) -> dict[int, list[Slice]]:
     found = defaultdict(list)
-    for tile in tracks.slices():
+    for tile in slices(tracks):
         found[tile.tid].append(tile)
     return found
 
@@ -40,8 +41,8 @@ def test_one_timeline_has_a_process_a_rank() -> None:
         (4, "all ranks"),
     ]
     assert [(t.tid, t.pid, t.name) for t in tracks.tracks] == [(5, 1, "compute"), (6, 2, "compute"), (7, 3, "compute")]
-    assert len(tracks) == len(list(tracks.slices())) == 36
-    first = next(tracks.slices())
+    assert len(tracks) == len(list(slices(tracks))) == 36
+    first = next(slices(tracks))
     assert (first.name, first.category, first.start, first.end) == ("F 0", "compute", 0, 1_000_000)
     assert first.args == {
         "action": "0F0",
@@ -68,10 +69,10 @@ def test_two_timelines_stand_rank_by_rank() -> None:
         "in flight, freed at W",
         "drift",
     }
-    slips = {t.args["action"]: t.args.get("slip_ns") for t in tracks.slices() if t.pid == 2 and t.category == "compute"}
+    slips = {t.args["action"]: t.args.get("slip_ns") for t in slices(tracks) if t.pid == 2 and t.category == "compute"}
     assert slips["0F0"] == 300_000
     assert slips["0F1"] == 600_000
-    theirs = [t for t in tracks.slices() if t.args["action"] == "1F0" and t.category == "compute"]
+    theirs = [t for t in slices(tracks) if t.args["action"] == "1F0" and t.category == "compute"]
     assert theirs[0].args["measured_start_ns"] == theirs[1].start
     assert theirs[1].args["ideal_start_ns"] == theirs[0].start
     drift = next(c for c in tracks.counters if c.name == "drift" and c.pid == 2)
@@ -81,8 +82,8 @@ def test_two_timelines_stand_rank_by_rank() -> None:
 
 def test_every_matched_action_has_an_arrow_to_its_counterpart() -> None:
     tracks = Tracks([("ideal", ideal()), ("measured", slow())])
-    leaves = {e.id: t for t in tracks.slices() for e in t.leaves if e.category == "counterpart"}
-    arrives = {e.id: t for t in tracks.slices() for e in t.arrives if e.category == "counterpart"}
+    leaves = {e.id: t for t in slices(tracks) for e in t.leaves if e.category == "counterpart"}
+    arrives = {e.id: t for t in slices(tracks) for e in t.arrives if e.category == "counterpart"}
     assert leaves.keys() == arrives.keys()
     assert len(leaves) == 36
     assert all(leaves[i].args["action"] == arrives[i].args["action"] for i in leaves)
@@ -94,8 +95,8 @@ def test_common_zero_is_the_first_action() -> None:
     receive = Tile(Action(Kind.RECV_F, 1, 0), 1, Lane.RECV, 999_000_000, 1_000_500_000, waited=998_000_000)
     measured = Timeline.from_tiles(3, [*late, receive], epoch=5_000_000_000)
     tracks = Tracks([("ideal", ideal()), ("measured", measured)])
-    starts = {(t.pid, t.name): t.start for t in tracks.slices()}
-    assert min(t.start for t in tracks.slices()) == 0
+    starts = {(t.pid, t.name): t.start for t in slices(tracks)}
+    assert min(t.start for t in slices(tracks)) == 0
     # The wait began 2 ms before the first action of its timeline: both timelines lie 2 ms after zero.
     assert starts[1, "F 0"] == starts[2, "F 0"] == 2_000_000
     assert tracks.epoch == 5_998_000_000
@@ -109,13 +110,13 @@ def test_a_tile_of_no_length_stands_beside_what_starts_with_it() -> None:
     ]
     tracks = Tracks([("x", Timeline.from_tiles(1, tiles))])
     names = {t.tid: t.name for t in tracks.tracks}
-    assert {t.name: names[t.tid] for t in tracks.slices()} == {"F 1": "compute", "W 0": "compute 2", "W 1": "compute"}
+    assert {t.name: names[t.tid] for t in slices(tracks)} == {"F 1": "compute", "W 0": "compute 2", "W 1": "compute"}
 
 
 def test_waits_have_a_track_of_their_own() -> None:
     tracks = Tracks([("measured", slow())])
     names = {t.tid: t.name for t in tracks.tracks}
-    waits = [t for t in tracks.slices() if names[t.tid] == "waits"]
+    waits = [t for t in slices(tracks) if names[t.tid] == "waits"]
     assert waits
     assert all(t.category == "wait" and t.name.startswith("WAIT RECV_") for t in waits)
     assert all(t.args["duration_ns"] == t.end - t.start for t in waits)
@@ -130,8 +131,8 @@ def test_names_carry_the_stage_where_a_rank_has_several() -> None:
         Tile(Action(Kind.OPTIM, 3), 0, Lane.COMPUTE, 16, 17),
         Tile(Action(Kind.F, 0, 5, 0, 2, pipetrace.Part.DISPATCH), 0, Lane.ALL_TO_ALL, 16, 17),
     ]
-    slices = list(Tracks([("x", Timeline.from_tiles(1, tiles))]).slices())
-    assert [t.name for t in slices] == [
+    found = list(slices(Tracks([("x", Timeline.from_tiles(1, tiles))])))
+    assert [t.name for t in found] == [
         "F 3 s0",
         "F 3 s3",
         "F 4 s0 & B 1 s3",
@@ -139,8 +140,8 @@ def test_names_carry_the_stage_where_a_rank_has_several() -> None:
         "OPTIM s3",
         "F 5 dispatch l2 s0",
     ]
-    assert slices[2].args["backward_stage"] == 3
-    assert "microbatch" not in slices[4].args
+    assert found[2].args["backward_stage"] == 3
+    assert "microbatch" not in found[4].args
 
 
 def test_pairs_match_apart_by_halves() -> None:
@@ -150,7 +151,7 @@ def test_pairs_match_apart_by_halves() -> None:
     ]
     pair = Tile(Pair(Action(Kind.F, 0, 1), Action(Kind.B, 0, 0)), 0, Lane.COMPUTE, 0, 12)
     tracks = Tracks([("ideal", Timeline.from_tiles(1, apart)), ("measured", Timeline.from_tiles(1, [pair]))])
-    forward, _, both = tracks.slices()
+    forward, _, both = slices(tracks)
     assert both.args["ideal_start_ns"] == forward.start
     # Half a tile's end says nothing about the whole tile's.
     assert "slip_ns" not in both.args
@@ -166,7 +167,7 @@ def test_replicas_are_processes_of_their_own() -> None:
     tiles = [Tile(Action(Kind.F, 0, 0), 0, Lane.COMPUTE, 0, 5 + r, replica=r) for r in range(2)]
     tracks = Tracks([("x", Timeline.from_tiles(1, tiles, replicas=2))])
     assert [p.name for p in tracks.processes] == ["replica 0 rank 0", "replica 1 rank 0", "all ranks"]
-    assert [(t.pid, t.args["replica"]) for t in tracks.slices()] == [(1, 0), (2, 1)]
+    assert [(t.pid, t.args["replica"]) for t in slices(tracks)] == [(1, 0), (2, 1)]
 
 
 TILES = st.lists(
@@ -204,15 +205,15 @@ def test_what_viewers_demand_holds_for_any_tiles(
     assert len(set(tids + pids)) == len(tids) + len(pids)
     assert min(pids) >= 1
     ends: dict[int, list[int]] = defaultdict(list)
-    for slices in by_track(tracks).values():
-        for before, after in pairwise(slices):
+    for line in by_track(tracks).values():
+        for before, after in pairwise(line):
             assert max(before.end, before.start + 1) <= after.start
-        for tile in slices:
+        for tile in line:
             assert 0 <= tile.start <= tile.end
             for end in tile.leaves:
                 assert tile.start <= end.at < max(tile.end, tile.start + 1)
                 ends[end.id].append(end.at)
-    for tile in tracks.slices():
+    for tile in slices(tracks):
         for end in tile.arrives:
             assert tile.start <= end.at < max(tile.end, tile.start + 1)
             ends[end.id].append(end.at)

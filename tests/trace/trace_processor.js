@@ -1,5 +1,6 @@
-// Runs the trace processor that a Perfetto UI build carries, without a browser: requests on stdin, replies on stdout,
-// both as one TraceProcessorRpcStream. usage: node trace_processor.js <folder with engine_bundle.js>
+// Runs the trace processor that a Perfetto UI build carries, without a browser, until stdin ends: requests on stdin,
+// replies on stdout, both as TraceProcessorRpcStreams, each with its length before it as four bytes, the lowest first.
+// usage: node trace_processor.js <folder with engine_bundle.js>
 //
 // The bundle is a web worker's: it is given the few things of a worker that it uses, one of which is a port to talk
 // through.
@@ -37,7 +38,30 @@ const given = {
 };
 new Function(...Object.keys(given), fs.readFileSync(bundle, "utf8"))(...Object.values(given));
 worker.onmessage({ data: port });
+
+let received = Buffer.alloc(0);
+function answer() {
+  while (received.length >= 4 && received.length >= 4 + received.readUInt32LE(0)) {
+    const end = 4 + received.readUInt32LE(0);
+    replies.length = 0;
+    port.onmessage({ data: new Uint8Array(received.subarray(4, end)) });
+    received = received.subarray(end);
+    const reply = Buffer.concat(replies);
+    const length = Buffer.alloc(4);
+    length.writeUInt32LE(reply.length);
+    process.stdout.write(Buffer.concat([length, reply]));
+  }
+}
 setTimeout(() => {
-  port.onmessage({ data: new Uint8Array(fs.readFileSync(0)) });
-  fs.writeFileSync(1, Buffer.concat(replies));
+  const chunks = [];
+  process.stdin.on("data", (chunk) => {
+    chunks.push(chunk);
+    // Joined only when whole, as traces are large.
+    const have = chunks.reduce((sum, part) => sum + part.length, received.length);
+    const needed = received.length >= 4 ? 4 + received.readUInt32LE(0) : 4;
+    if (have >= needed) {
+      received = Buffer.concat([received, ...chunks.splice(0)]);
+      answer();
+    }
+  });
 }, 0);

@@ -8,10 +8,10 @@ a CPU a stream is a thread. The code that runs a schedule is the same over both.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
+from torch.profiler import profile
 
 
 class Event(Protocol):
@@ -54,7 +54,7 @@ class Device(Protocol):
     def sleep(self, ns: int) -> None:
         """A synthetic kernel of `ns`, on the stream whose work calls it."""
 
-    def recording(self) -> AbstractContextManager[Any]:
+    def recording(self) -> profile:
         """torch's profiler, set up so that it sees all streams; not started."""
 
     def names(self, streams: list[Stream]) -> list[str]:

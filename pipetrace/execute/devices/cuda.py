@@ -6,7 +6,6 @@ import json
 import os
 import tempfile
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +86,8 @@ class CudaDevice:
             )
         if index >= torch.cuda.device_count():
             raise RunError(
-                f"there is no GPU {index}: torch sees {torch.cuda.device_count()}", "run as many ranks a host as GPUs"
+                f"there is no GPU {index}: torch sees {torch.cuda.device_count()}",
+                "--one-process runs all ranks on one GPU",
             )
         self._device = torch.device("cuda", index)
         torch.cuda.set_device(self._device)
@@ -108,10 +108,9 @@ class CudaDevice:
         if cycles > 0:
             torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
 
-    def recording(self) -> AbstractContextManager[Any]:
+    def recording(self) -> profile:
         """See `Device`."""
-        recording: AbstractContextManager[Any] = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
-        return recording
+        return profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
 
     def names(self, streams: list[Stream]) -> list[str]:
         """See `Device`: the profiler numbers streams in a way that torch does not know, so each is recorded once."""

@@ -10,7 +10,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -115,14 +114,13 @@ class ThreadDevice:
         """See `Device`."""
         sleep_until(time.perf_counter_ns() + ns)
 
-    def recording(self) -> AbstractContextManager[Any]:
+    def recording(self) -> profile:
         """See `Device`: all threads are recorded, not only the one that starts it."""
         from torch._C._profiler import _ExperimentalConfig
 
-        recording: AbstractContextManager[Any] = profile(
+        return profile(
             activities=[ProfilerActivity.CPU], experimental_config=_ExperimentalConfig(profile_all_threads=True)
         )
-        return recording
 
     def names(self, streams: list[Stream]) -> list[str]:
         """See `Device`: threads go by their system's number."""

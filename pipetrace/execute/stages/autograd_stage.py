@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from pipetrace.execute.stages.split_backward import SplitBackward
+from pipetrace.execute.stages.piece import Piece, summed_gradients, trainable
 
 Loss = Callable[[torch.Tensor, int], torch.Tensor]
 """(output of the last stage, microbatch) → scalar."""
-
-
-@dataclass(slots=True)
-class _Kept:
-    """What a microbatch leaves between its F and its W."""
-
-    entered: torch.Tensor
-    leaf: torch.Tensor
-    output: torch.Tensor
-    split: SplitBackward | None = None
-    leaf_gradient: torch.Tensor | None = None
 
 
 class AutogradStage:
@@ -47,8 +35,9 @@ class AutogradStage:
     ) -> None:
         self.body, self.inlet = body, inlet
         self._inputs, self._loss = inputs, loss
-        self._weights = [weight for weight in body.parameters() if weight.requires_grad]
-        self._kept: dict[int, _Kept] = {}
+        self._piece = Piece(trainable(body))
+        self._entered: dict[int, torch.Tensor] = {}
+        self._leaf_gradients: dict[int, torch.Tensor] = {}
         self.losses: dict[int, torch.Tensor] = {}
 
     def named_parameters(self) -> list[tuple[str, nn.Parameter]]:
@@ -58,7 +47,9 @@ class AutogradStage:
 
     def begin_step(self) -> None:
         """See `Stage`."""
-        self._kept.clear()
+        self._piece.clear()
+        self._entered.clear()
+        self._leaf_gradients.clear()
         self.losses.clear()
         for _, weight in self.named_parameters():
             weight.grad = None
@@ -82,55 +73,46 @@ class AutogradStage:
     def forward(self, microbatch: int, value: torch.Tensor | None) -> torch.Tensor | None:
         """See `Stage`."""
         entered = self.enter(microbatch, value)
-        leaf = entered.detach().requires_grad_()
-        output = self.leave(microbatch, leaf)
-        self._kept[microbatch] = _Kept(entered, leaf, output)
+        if self.inlet is not None:
+            self._entered[microbatch] = entered
+        (output,) = self._piece.forward(microbatch, entered, lambda leaf: [self.leave(microbatch, leaf)])
         if self._loss is not None:
-            self.losses[microbatch] = output.detach()
+            self.losses[microbatch] = output
             return None
-        return output.detach().contiguous()
+        return output.contiguous()
 
     def backward(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
         """See `Stage`."""
-        kept = self._kept.pop(microbatch)
-        torch.autograd.backward(kept.output, gradient)
-        return self._pass_on(kept, kept.leaf.grad)
+        leaf_gradient = self._piece.backward(microbatch, [gradient])
+        if self.inlet is None:
+            return leaf_gradient.contiguous()
+        self._pass_on(microbatch, leaf_gradient)
+        return None
 
     def backward_input(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
         """See `Stage`."""
-        kept = self._kept[microbatch]
-        kept.split = SplitBackward(kept.output, kept.leaf, self._weights)
-        kept.leaf_gradient = kept.split.input_gradient(gradient)
-        return None if self.inlet is not None else kept.leaf_gradient.contiguous()
+        leaf_gradient = self._piece.backward_input(microbatch, [gradient])
+        if self.inlet is None:
+            return leaf_gradient.contiguous()
+        self._leaf_gradients[microbatch] = leaf_gradient
+        return None
 
     def backward_weight(self, microbatch: int) -> None:
         """See `Stage`."""
-        kept = self._kept.pop(microbatch)
-        if kept.split is None:
-            raise ValueError(f"W of microbatch {microbatch} stands before its I")
-        for weight, gradient in zip(self._weights, kept.split.weight_gradients(), strict=True):
-            if gradient is not None:
-                # A copy first: autograd may give one tensor to several weights, and adding in place would change all.
-                weight.grad = gradient.clone() if weight.grad is None else weight.grad.add_(gradient)
+        self._piece.backward_weight(microbatch)
         if self.inlet is not None:
-            self._pass_on(kept, kept.leaf_gradient)
+            self._pass_on(microbatch, self._leaf_gradients.pop(microbatch))
 
     def gradients(self) -> list[torch.Tensor]:
         """See `Stage`."""
-        found = []
-        for _, weight in self.named_parameters():
-            if weight.requires_grad:
-                # A replica may have given a weight a gradient where this one has not.
-                weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
-                found.append(weight.grad)
-        return found
+        return summed_gradients([weight for _, weight in self.named_parameters() if weight.requires_grad])
 
-    def _pass_on(self, kept: _Kept, gradient: torch.Tensor | None) -> torch.Tensor | None:
-        """The gradient for the stage before; on the first stage it goes into the inlet's weights instead."""
-        if gradient is None:
-            gradient = torch.zeros_like(kept.leaf)
-        if self.inlet is None:
-            return gradient.contiguous()
-        if kept.entered.requires_grad:
-            torch.autograd.backward(kept.entered, gradient)
-        return None
+    def expert_gradients(self) -> list[torch.Tensor]:
+        """See `Stage`: there are no experts."""
+        return []
+
+    def _pass_on(self, microbatch: int, gradient: torch.Tensor) -> None:
+        """The gradient of what the inlet gave goes into the inlet's weights."""
+        entered = self._entered.pop(microbatch)
+        if entered.requires_grad:
+            torch.autograd.backward(entered, gradient)

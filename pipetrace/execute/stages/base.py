@@ -30,4 +30,10 @@ class Stage(Protocol):
         """W. Adds the weights' gradients of a microbatch whose I has run."""
 
     def gradients(self) -> list[torch.Tensor]:
-        """What the step has added up, to be changed in place: of every weight, in the same order in all replicas."""
+        """What the step has added up, to be changed in place: of every weight, in the same order in all copies.
+
+        Without experts, which are not the same in all replicas.
+        """
+
+    def expert_gradients(self) -> list[torch.Tensor]:
+        """The same of the experts that this replica alone has."""

@@ -19,7 +19,7 @@ Limits: re-entrant activation checkpointing (`use_reentrant=True`) hides its gra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -42,27 +42,27 @@ class _Cut:
 
 @dataclass(slots=True)
 class SplitBackward:
-    """The backward of one output, to be run as `input_gradient`, then `weight_gradients`.
+    """The backward of a forward's outputs, to be run as `input_gradient`, then `weight_gradients`.
 
     Args:
-        output: Of the forward, with its graph.
+        outputs: Of the forward, with their graph.
         inputs: Leaf that the forward started from; requires grad.
         weights: Leaves that require grad.
     """
 
-    output: torch.Tensor
+    outputs: Sequence[torch.Tensor]
     inputs: torch.Tensor
     weights: Sequence[torch.Tensor]
-    _gradient: torch.Tensor | None = None
+    _gradients: Sequence[torch.Tensor | None] = ()
     _cuts: list[_Cut] = field(default_factory=list)
     _whole: list[int] = field(default_factory=list)
     _half_done: bool = False
 
-    def input_gradient(self, gradient: torch.Tensor | None) -> torch.Tensor:
+    def input_gradient(self, gradients: Sequence[torch.Tensor | None]) -> torch.Tensor:
         """I: the gradient of the input.
 
         Args:
-            gradient: Of the output, in its shape; None for a scalar output, a loss.
+            gradients: Of each output, in its shape; None for a scalar output, a loss.
 
         Raises:
             RunError: The input requires no grad, so that there is nothing to split.
@@ -72,12 +72,12 @@ class SplitBackward:
                 "the input of a stage requires no grad, so its backward cannot be split",
                 "let the stage start from a leaf that does, as an embedding's output made a leaf",
             )
-        self._gradient = gradient
-        self._cuts, self._whole = _find_cuts(self.output, self.inputs, self.weights)
+        self._gradients = gradients
+        self._cuts, self._whole = _find_cuts(self.outputs, self.inputs, self.weights)
         hooks = [cut.node.register_prehook(cut.keep) for cut in self._cuts]
         try:
             # The graph stays: W needs what the forward saved in it.
-            (result,) = torch.autograd.grad(self.output, self.inputs, gradient, retain_graph=True, allow_unused=True)
+            (result,) = torch.autograd.grad(self.outputs, self.inputs, gradients, retain_graph=True, allow_unused=True)
         finally:
             for hook in hooks:
                 hook.remove()
@@ -95,9 +95,9 @@ class SplitBackward:
         gradients: list[torch.Tensor | None] = [None] * len(self.weights)
         if self._whole:
             found = torch.autograd.grad(
-                self.output,
+                self.outputs,
                 [self.weights[index] for index in self._whole],
-                self._gradient,
+                self._gradients,
                 retain_graph=bool(self._cuts),
                 allow_unused=True,
             )
@@ -115,25 +115,23 @@ class SplitBackward:
             )
             for index, value in zip(cut.weights, found, strict=True):
                 gradients[index] = value
-        self._cuts, self._gradient, self._half_done = [], None, False
+        self._cuts, self._gradients, self._half_done = [], (), False
         return gradients
 
 
 def _find_cuts(
-    output: torch.Tensor, inputs: torch.Tensor, weights: Sequence[torch.Tensor]
+    outputs: Sequence[torch.Tensor], inputs: torch.Tensor, weights: Sequence[torch.Tensor]
 ) -> tuple[list[_Cut], list[int]]:
     """The cuts of a graph, and the weights (by index) that need a pass of their own.
 
     Runs inside every I, so sets of weights are bits of an integer.
     """
-    root = output.grad_fn
-    if root is None:
-        return [], []
+    roots = [output.grad_fn for output in outputs if output.grad_fn is not None]
     hanging = {get_gradient_edge(weight).node: 1 << index for index, weight in enumerate(weights)}
     chain: set[Node] = {get_gradient_edge(inputs).node}
     cuts: list[tuple[Node, int]] = []
     at_one = at_several = 0
-    for node in _children_first(root):
+    for node in _children_first(roots):
         below, leads_to_input = hanging.get(node, 0), False
         for child, _ in node.next_functions:
             if child in chain:
@@ -148,7 +146,9 @@ def _find_cuts(
             at_several |= at_one & below
             at_one |= below
             cuts.append((node, below))
-    whole = at_several | (0 if root in chain else hanging[root])
+    whole = at_several
+    for root in roots:
+        whole |= 0 if root in chain else hanging[root]
 
     def indices(bits: int) -> list[int]:
         return [index for index in range(bits.bit_length()) if bits >> index & 1]
@@ -156,11 +156,12 @@ def _find_cuts(
     return [_Cut(node, indices(below & ~whole)) for node, below in cuts if below & ~whole], indices(whole)
 
 
-def _children_first(root: Node) -> list[Node]:
-    """The nodes that can be reached from `root`, each after all that it leads to. Deep graphs forbid recursion."""
+def _children_first(roots: Sequence[Node]) -> list[Node]:
+    """The nodes that can be reached from `roots`, each after all that it leads to. Deep graphs forbid recursion."""
     order: list[Node] = []
-    seen: set[Node] = {root}
-    stack = [(root, iter(root.next_functions))]
+    seen: set[Node] = set()
+    above_roots: Iterator[tuple[Node | None, int]] = iter([(root, 0) for root in roots])
+    stack: list[tuple[Node | None, Iterator[tuple[Node | None, int]]]] = [(None, above_roots)]
     while stack:
         node, rest = stack[-1]
         for child, _ in rest:
@@ -169,6 +170,7 @@ def _children_first(root: Node) -> list[Node]:
                 stack.append((child, iter(child.next_functions)))
                 break
         else:
-            order.append(node)
+            if node is not None:
+                order.append(node)
             stack.pop()
     return order

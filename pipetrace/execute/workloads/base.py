@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 import torch
 
 from pipetrace.action import Action
 from pipetrace.execute.config import RunConfig
+from pipetrace.execute.expert_parallel import Alone, Exchange
 from pipetrace.execute.program import Program
 from pipetrace.execute.result import RankCheck
+from pipetrace.execute.sleeping import pause
 from pipetrace.execute.stages.base import Stage
 from pipetrace.schedule import Schedule
 
@@ -31,11 +34,26 @@ class Workload(Protocol):
         """Compares what the last step left in a rank's stages with a reference.
 
         Args:
-            program: What the rank ran.
+            program: What the rank ran, in the order in which it ran it.
             stages: What it ran it with.
             tick: To be called now and then, so that a long comparison does not pass for a stall.
         """
 
 
-WorkloadFactory: TypeAlias = Callable[[Schedule, RunConfig], Workload]
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where a workload runs.
+
+    Args:
+        exchange: Of the replica that the rank belongs to.
+        device: Where its tensors lie.
+        sleep: A synthetic kernel of so many ns.
+    """
+
+    exchange: Exchange = field(default_factory=Alone)
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    sleep: Callable[[int], None] = pause
+
+
+WorkloadFactory: TypeAlias = Callable[[Schedule, RunConfig, Host], Workload]
 """What "package.module:function" must name."""

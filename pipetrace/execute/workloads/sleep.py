@@ -6,7 +6,6 @@ against the ideal. Every message carries the identity of its transfer, which the
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -17,9 +16,10 @@ from pipetrace.costs import StageCosts
 from pipetrace.execute.config import MIN_MESSAGE, RunConfig
 from pipetrace.execute.program import Program
 from pipetrace.execute.result import RankCheck
-from pipetrace.execute.sleeping import sleep_until
-from pipetrace.execute.workloads.base import Stages
+from pipetrace.execute.workloads.base import Host, Stages
 from pipetrace.schedule import Schedule
+
+_HERE = Host()
 
 
 class SleepStage:
@@ -31,11 +31,20 @@ class SleepStage:
         microbatches: Of a step.
         costs: What its actions take.
         message_bytes: Size of what it sends.
+        host: Where it sleeps, and where its messages lie.
     """
 
     def __init__(
-        self, stage: int, stages: int, pipe: int, microbatches: int, costs: StageCosts, message_bytes: int
+        self,
+        stage: int,
+        stages: int,
+        pipe: int,
+        microbatches: int,
+        costs: StageCosts,
+        message_bytes: int,
+        host: Host = _HERE,
     ) -> None:
+        self._host = host
         self._stage, self._pipe, self._costs = stage, pipe, costs
         self._first, self._last = stage == 0, stage == stages - 1
         self._outputs = self._messages(Kind.RECV_F, stage + 1, microbatches, 0 if self._last else message_bytes)
@@ -48,7 +57,7 @@ class SleepStage:
         for microbatch in range(microbatches if size else 0):
             message = torch.zeros(size, dtype=torch.uint8)
             _identity(message)[0] = pack(kind, to, microbatch, self._pipe)
-            messages.append(message)
+            messages.append(message.to(self._host.device))
         return messages
 
     def begin_step(self) -> None:
@@ -56,11 +65,10 @@ class SleepStage:
         self._received = []
 
     def _act(self, kind: Kind, microbatch: int, value: torch.Tensor | None, duration: int) -> None:
-        end = time.perf_counter_ns() + duration
         if value is not None:
             # Looked at after the run: what torch does with a tensor would show in the trace.
             self._received.append((pack(kind, self._stage, microbatch, self._pipe), value))
-        sleep_until(end)
+        self._host.sleep(duration)
 
     def wrong_messages(self) -> list[Action]:
         """The receives of the last step that brought another transfer's message."""
@@ -88,35 +96,45 @@ class SleepStage:
 
     def backward_weight(self, microbatch: int) -> None:  # noqa: ARG002 - all take the same
         """See `Stage`."""
-        sleep_until(time.perf_counter_ns() + self._costs.W)
+        self._host.sleep(self._costs.W)
 
     def gradients(self) -> list[torch.Tensor]:
+        """See `Stage`: there are none."""
+        return []
+
+    def expert_gradients(self) -> list[torch.Tensor]:
         """See `Stage`: there are none."""
         return []
 
 
 def _identity(message: torch.Tensor) -> IntArray:
     """The first bytes of a message as one integer, shape (1,); a view."""
-    identity: IntArray = message.numpy()[:MIN_MESSAGE].view(np.int64)
+    identity: IntArray = message[:MIN_MESSAGE].cpu().numpy().view(np.int64)
     return identity
 
 
 class SleepWorkload:
     """See the module."""
 
-    def __init__(self, schedule: Schedule, config: RunConfig) -> None:
-        self._schedule, self._config = schedule, config
+    def __init__(self, schedule: Schedule, config: RunConfig, host: Host = _HERE) -> None:
+        self._schedule, self._config, self._host = schedule, config, host
 
     def stage(self, pipe: int, stage: int) -> SleepStage:
         """See `Workload`."""
         schedule, config = self._schedule, self._config
         return SleepStage(
-            stage, schedule.stages, pipe, schedule.microbatches, config.costs.of(stage), config.message_bytes
+            stage,
+            schedule.stages,
+            pipe,
+            schedule.microbatches,
+            config.costs.of(stage),
+            config.message_bytes,
+            self._host,
         )
 
     def buffer(self, receive: Action) -> torch.Tensor:  # noqa: ARG002 - all messages are alike
         """See `Workload`."""
-        return torch.zeros(self._config.message_bytes, dtype=torch.uint8)
+        return torch.zeros(self._config.message_bytes, dtype=torch.uint8, device=self._host.device)
 
     def check(self, program: Program, stages: Stages, tick: Callable[[], None]) -> RankCheck:  # noqa: ARG002
         """See `Workload`: whether every message of the last step was the one that its action waits for."""
@@ -138,6 +156,6 @@ class SleepWorkload:
         )
 
 
-def build(schedule: Schedule, config: RunConfig) -> SleepWorkload:
+def build(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     """The workload that `--workload sleep` runs."""
-    return SleepWorkload(schedule, config)
+    return SleepWorkload(schedule, config, host)

@@ -14,7 +14,7 @@ from pipetrace.execute.config import RunConfig
 from pipetrace.execute.program import Program, compile_rank
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.stages.autograd_stage import AutogradStage
-from pipetrace.execute.workloads.base import Stages
+from pipetrace.execute.workloads.base import Host, Stages
 from pipetrace.schedule import Schedule
 
 VOCABULARY = 256
@@ -22,6 +22,31 @@ VOCABULARY = 256
 
 _MLP_FACTOR = 4
 _TOKENS, _STAGES = 1, 2  # streams of random numbers
+_CPU = torch.device("cpu")
+
+
+class CausalAttention(nn.Module):
+    """Causal attention: a token sees those before it and itself.
+
+    Args:
+        hidden: Width.
+        heads: Attention heads; divide `hidden`.
+    """
+
+    def __init__(self, hidden: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(hidden, 3 * hidden)
+        self.proj = nn.Linear(hidden, hidden)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Shape (batch, sequence, hidden), in and out."""
+        batch, sequence, hidden = x.shape
+        qkv = self.qkv(x).view(batch, sequence, 3, self.heads, hidden // self.heads)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        attention = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        projected: torch.Tensor = self.proj(attention.transpose(1, 2).reshape(batch, sequence, hidden))
+        return projected
 
 
 class Block(nn.Module):
@@ -34,21 +59,15 @@ class Block(nn.Module):
 
     def __init__(self, hidden: int, heads: int) -> None:
         super().__init__()
-        self.heads = heads
         self.norm1 = nn.LayerNorm(hidden)
-        self.qkv = nn.Linear(hidden, 3 * hidden)
-        self.proj = nn.Linear(hidden, hidden)
+        self.attention = CausalAttention(hidden, heads)
         self.norm2 = nn.LayerNorm(hidden)
         self.up = nn.Linear(hidden, _MLP_FACTOR * hidden)
         self.down = nn.Linear(_MLP_FACTOR * hidden, hidden)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Shape (batch, sequence, hidden), in and out."""
-        batch, sequence, hidden = x.shape
-        qkv = self.qkv(self.norm1(x)).view(batch, sequence, 3, self.heads, hidden // self.heads)
-        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        attention = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.proj(attention.transpose(1, 2).reshape(batch, sequence, hidden))
+        x = x + self.attention(self.norm1(x))
         x = x + self.down(functional.gelu(self.up(self.norm2(x))))
         return x  # noqa: RET504 - two lines that read alike
 
@@ -70,9 +89,9 @@ class Embedding(nn.Module):
 class TransformerWorkload:
     """See the module. Weights and tokens follow from the seed, so that any rank makes any stage the same."""
 
-    def __init__(self, schedule: Schedule, config: RunConfig) -> None:
-        self._schedule, self._config = schedule, config
-        self._dtype = {"float32": torch.float32, "float64": torch.float64}[config.dtype]
+    def __init__(self, schedule: Schedule, config: RunConfig, device: torch.device = _CPU) -> None:
+        self._schedule, self._config, self._device = schedule, config, device
+        self._dtype = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}[config.dtype]
 
     def _seed(self, stream: int, number: int) -> int:
         return (self._config.seed << 24) + (stream << 22) + number
@@ -81,7 +100,7 @@ class TransformerWorkload:
         """Synthetic tokens of a microbatch, the same in every step; shape (batch, sequence + 1)."""
         generator = torch.Generator().manual_seed(self._seed(_TOKENS, microbatch))
         size = (self._config.batch, self._config.sequence + 1)
-        return torch.randint(VOCABULARY, size, generator=generator)
+        return torch.randint(VOCABULARY, size, generator=generator).to(self._device)
 
     def stage(self, pipe: int, stage: int) -> AutogradStage:  # noqa: ARG002 - pipes are replicas
         """See `Workload`."""
@@ -92,8 +111,8 @@ class TransformerWorkload:
             layers: list[nn.Module] = [Block(config.hidden, config.heads) for _ in range(config.layers)]
             if last:
                 layers += [nn.LayerNorm(config.hidden), nn.Linear(config.hidden, VOCABULARY)]
-            body = nn.Sequential(*layers).to(self._dtype)
-            inlet = Embedding(config.sequence, config.hidden).to(self._dtype) if first else None
+            body = nn.Sequential(*layers).to(self._device, self._dtype)
+            inlet = Embedding(config.sequence, config.hidden).to(self._device, self._dtype) if first else None
         # Made before the steps: making tokens is no part of a forward.
         batches = [self.tokens(microbatch) for microbatch in range(self._schedule.microbatches if first or last else 0)]
         inputs = [tokens[:, :-1].contiguous() for tokens in batches]
@@ -108,7 +127,8 @@ class TransformerWorkload:
 
     def buffer(self, receive: Action) -> torch.Tensor:  # noqa: ARG002 - all messages are alike
         """See `Workload`."""
-        return torch.empty(self._config.batch, self._config.sequence, self._config.hidden, dtype=self._dtype)
+        size = (self._config.batch, self._config.sequence, self._config.hidden)
+        return torch.empty(size, dtype=self._dtype, device=self._device)
 
     def check(self, program: Program, stages: Stages, tick: Callable[[], None]) -> RankCheck:
         """See `Workload`: gradients and losses against a single process."""
@@ -118,10 +138,11 @@ class TransformerWorkload:
                 raise TypeError(f"{type(stage).__name__} is no stage of this workload")
             mine[held] = stage
         schedule = self._schedule
-        orders = weight_orders([compile_rank(schedule, rank) for rank in range(schedule.ranks)])
+        programs = [program if rank == program.rank else compile_rank(schedule, rank) for rank in range(schedule.ranks)]
+        orders = weight_orders(programs)
         return compare(program.rank, mine, orders, lambda: [self.stage(0, s) for s in range(schedule.stages)], tick)
 
 
-def build(schedule: Schedule, config: RunConfig) -> TransformerWorkload:
+def build(schedule: Schedule, config: RunConfig, host: Host) -> TransformerWorkload:
     """The workload that `--workload transformer` runs."""
-    return TransformerWorkload(schedule, config)
+    return TransformerWorkload(schedule, config, host.device)

@@ -1,0 +1,168 @@
+"""Options of schedules in parts of MoE layers, and what they make of a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from pipetrace.action import NO_ACTION, Kind, code_kind
+from pipetrace.cli.options import AllCosts
+from pipetrace.costs import Costs
+from pipetrace.errors import ScheduleError
+from pipetrace.parts_io import parse_parts
+from pipetrace.passes import After, MoeOrder, Overlap, expand_moe, stage_costs, stage_schedule
+from pipetrace.schedule import Schedule
+from pipetrace.shown import shown
+
+MOE = "MoE layers"  # the help's panel
+_DEFAULT_ORDER = MoeOrder.DUALPIPE
+
+
+class Grain(StrEnum):
+    """What a tile is."""
+
+    PART = "part"
+    STAGE = "stage"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What is simulated.
+
+    Args:
+        schedule: In parts of layers where MoE layers are asked for, unless whole stages are wanted.
+        costs: What it costs.
+        whole: The same schedule in whole stages.
+        whole_costs: What that costs.
+        overlap: How it was expanded; None where no MoE layers are asked for.
+    """
+
+    schedule: Schedule
+    costs: Costs
+    whole: Schedule
+    whole_costs: Costs
+    overlap: Overlap | None = None
+
+
+@dataclass(frozen=True)
+class MoeOptions:
+    """MoE layers: how many, in which order their parts run, and what these cost."""
+
+    layers: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="MoE layers of a stage.", show_default="1", rich_help_panel=MOE),
+    ] = None
+    moe_order: Annotated[
+        MoeOrder | None,
+        typer.Option(
+            help="In which order the parts of a pair run.", show_default=str(_DEFAULT_ORDER), rich_help_panel=MOE
+        ),
+    ] = None
+    no_split: Annotated[
+        bool,
+        typer.Option("--no-split", help="megatron, dualpipe: leave a pair's backward whole.", rich_help_panel=MOE),
+    ] = False
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="mlp=…,attn=…",
+            help="Behind which part each W runs: attn.F, mlp.F, attn.I, mlp.I or end.",
+            rich_help_panel=MOE,
+        ),
+    ] = None
+    parts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="attn=1,…",
+            help="Times of a layer's parts, as attn=1,attn.W=0.5,mlp=2,a2a=1.5; 1 where not named.",
+            rich_help_panel=MOE,
+        ),
+    ] = None
+    grain: Annotated[
+        Grain | None,
+        typer.Option(
+            help="part: both lanes. stage: whole stages, at what their parts come to.",
+            show_default="part",
+            rich_help_panel=MOE,
+        ),
+    ] = None
+
+    def costs(self, costs: Costs, unit: str) -> Costs:
+        """The costs with those of parts.
+
+        Raises:
+            CostError: They cannot be read.
+        """
+        if self.parts is None:
+            return costs
+        return replace(costs, layer=parse_parts(self.parts, unit=unit, base=costs.layer))
+
+    def overlap(self, costs: Costs, *, order: MoeOrder | None = None) -> Overlap | None:
+        """How parts run; None where nothing was said of MoE layers, here or in the costs.
+
+        Args:
+            costs: As `costs` gives them.
+            order: Asked for elsewhere.
+
+        Raises:
+            typer.BadParameter: --weights cannot be read.
+            ScheduleError: The options do not go together.
+        """
+        given = (self.layers, self.moe_order, self.weights, self.grain, order, costs.layer, *costs.stage_layers)
+        if all(value is None for value in given) and not self.no_split:
+            return None
+        of = self.moe_order or order or _DEFAULT_ORDER
+        if self.no_split and not Overlap(of).splits:
+            raise ScheduleError(f"{of} does not split the backward of a pair anyway", "leave --no-split out")
+        return Overlap(of, 1 if self.layers is None else self.layers, not self.no_split, **self._weights())
+
+    def _weights(self) -> dict[str, After]:
+        places = {}
+        for item in self.weights.split(",") if self.weights else ():
+            part, equals, after = item.strip().partition("=")
+            if not equals or part not in ("mlp", "attn") or after not in list(After) or f"{part}_weight" in places:
+                raise typer.BadParameter(
+                    f"--weights {shown(item.strip())}: write mlp=AFTER,attn=AFTER with AFTER one of {', '.join(After)}"
+                )
+            places[f"{part}_weight"] = After(after)
+        return places
+
+    def plan(self, build: Callable[[Costs], Schedule], given: AllCosts) -> Planned:
+        """The schedule that is simulated, and what it costs.
+
+        Args:
+            build: Makes the schedule; some look at costs, and get those of whole stages.
+            given: What else was said of costs.
+
+        Raises:
+            typer.BadParameter, CostError, ScheduleError: The options cannot be read or do not go together.
+        """
+        costs = self.costs(given.all(), given.unit)
+        overlap = self.overlap(costs)
+        if overlap is None:
+            schedule = build(costs)
+            return Planned(schedule, costs, schedule, costs)
+        if given.costs is not None:
+            raise typer.BadParameter("--costs is for whole stages, whose costs come out of their parts: give --parts")
+        whole = build(stage_costs(costs, overlap))
+        if whole.has_parts:
+            if any((self.layers, self.moe_order, self.weights, self.no_split, self.grain)):
+                raise ScheduleError(
+                    f"{whole.name} is in parts of layers already", "of the options for MoE layers only --parts is left"
+                )
+            return Planned(whole, costs, whole, costs)
+        of_stages = stage_costs(costs, overlap, split_pairs=has_split_pairs(whole))
+        stages = stage_schedule(whole, overlap)
+        if self.grain is Grain.STAGE:
+            return Planned(stages, of_stages, stages, of_stages, overlap)
+        return Planned(expand_moe(whole, overlap, costs), costs, whole, of_stages, overlap)
+
+
+def has_split_pairs(schedule: Schedule) -> bool:
+    """Whether the backward halves of a schedule's pairs are I rather than B."""
+    partner = schedule.partner[schedule.partner != NO_ACTION]
+    return bool((code_kind(partner) == Kind.I).any())

@@ -1,0 +1,17 @@
+"""Waiting *inline*: a receive is posted and waited for at its use, list order kept."""
+
+from __future__ import annotations
+
+from pipetrace.execute.step import Step
+
+
+class InlineStep(Step):
+    """See the module and `Step`."""
+
+    def _play(self) -> None:
+        for work in self._works:
+            for receive in work.receives:
+                self._post(receive)
+            for receive in work.receives:
+                self._wait(receive)
+            self._perform(work)

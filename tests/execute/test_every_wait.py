@@ -1,0 +1,46 @@
+"""Every schedule, run with real gradients in each way of waiting, in processes that one supervisor forks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import pipetrace
+from pipetrace.execute import RunConfig, run
+from pipetrace.execute.launcher import Launcher
+from pipetrace.schedules import names
+from pipetrace.waiting import Wait
+from tests.execute.processes import own_descendants
+
+TINY = RunConfig("transformer", hidden=8, heads=1, sequence=4, batch=1, steps=1, warmup=0, check=True)
+
+
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[Launcher]:
+    with Launcher() as of:
+        yield of
+    assert not own_descendants()
+
+
+@pytest.mark.parametrize("wait", list(Wait))
+@pytest.mark.parametrize("name", names())
+def test_gradients_are_those_of_one_process(name: str, wait: Wait, launcher: Launcher, tmp_path: Path) -> None:
+    schedule = pipetrace.build(name, 2, 4)
+    result = run(schedule, replace(TINY, wait=wait), tmp_path, launcher=launcher)
+    assert result.check is not None
+    assert result.check.passed, result.check.text
+    # Where the list is kept, so is the order of every sum of more than two.
+    if wait is not Wait.DATAFLOW:
+        assert result.check.bit_equal, result.check.text
+
+
+@pytest.mark.parametrize("wait", list(Wait))
+@pytest.mark.parametrize(("name", "microbatches"), [("zbv", 8), ("chimera", 4), ("dualpipev", 8)])
+def test_with_four_ranks(name: str, microbatches: int, wait: Wait, launcher: Launcher, tmp_path: Path) -> None:
+    schedule = pipetrace.build(name, 4, microbatches)
+    result = run(schedule, replace(TINY, wait=wait), tmp_path, launcher=launcher)
+    assert result.check is not None
+    assert result.check.passed, result.check.text

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from pipetrace.action import Kind, Part, parse_action
+from pipetrace.costs import Costs
+from pipetrace.metrics import Limit, all_to_alls, bubbles, limits, pair_overlaps
+from pipetrace.part_costs import LayerCosts
+from pipetrace.passes import MoeOrder, Overlap, expand_moe
+from pipetrace.simulate import simulate
+from pipetrace.timeline import Lane, Tile, Timeline
+from tests.passes.test_expand_moe import MS, layer, layer_costs, overlaps, run_of
+from tests.strategies import Sizes, sizes
+
+
+def measured(*tiles: tuple[str, Lane, int, int], rank: int = 0) -> Timeline:
+    return Timeline.from_tiles(
+        2, [Tile(parse_action(text), rank, lane, start, end) for text, lane, start, end in tiles], epoch=1
+    )
+
+
+COMPUTE, TRAVELS = Lane.COMPUTE, Lane.ALL_TO_ALL
+
+
+def test_what_compute_covers_is_hidden() -> None:
+    of = all_to_alls(
+        measured(
+            ("0F0@0.mlp", COMPUTE, 0, 10),
+            ("0I1@0.mlp", COMPUTE, 12, 20),
+            ("0F2@0.dispatch", TRAVELS, 5, 15),
+            ("0F2@0.combine", TRAVELS, 18, 30),
+            rank=1,
+        )
+    )
+    assert of.hidden.tolist() == [8, 2]
+    assert of.exposed.tolist() == [2, 10]
+    assert (of.per_rank(of.duration), of.per_rank(of.exposed)) == ((0, 22), (0, 12))
+    assert of.fraction_exposed == 12 / 22
+    assert of.by_what() == {(Kind.F, Part.DISPATCH): (10, 2), (Kind.F, Part.COMBINE): (12, 10)}
+    assert of.hidden_behind() == {
+        (Kind.F, Part.DISPATCH): {(Kind.F, Part.MLP): 5, (Kind.I, Part.MLP): 3},
+        (Kind.F, Part.COMBINE): {(Kind.I, Part.MLP): 2},
+    }
+
+
+def test_compute_that_a_recording_shows_twice_hides_once() -> None:
+    of = all_to_alls(
+        measured(
+            ("0F0@0.mlp", COMPUTE, 0, 10),
+            ("0F1@0.mlp", COMPUTE, 2, 4),
+            ("0F3@0.mlp", COMPUTE, 8, 12),
+            ("0F2@0.dispatch", TRAVELS, 1, 20),
+        )
+    )
+    assert of.hidden.tolist() == [11]
+    assert of.time.tolist() == [9, 2]
+
+
+def test_nothing_to_hide() -> None:
+    of = all_to_alls(measured(("0F0@0.mlp", COMPUTE, 0, 10)))
+    assert (of.fraction_exposed, of.by_what(), of.hidden_behind()) == (0.0, {}, {})
+    assert len(all_to_alls(Timeline.from_tiles(1, [])).tiles) == 0
+
+
+@pytest.mark.parametrize(
+    ("costs", "limit", "exposed"),
+    [
+        (layer(), Limit.COMPUTE, 0),
+        (layer(all_to_all=1.5), Limit.COMMUNICATION, 1),
+        (layer(attn=0.5, mlp=2, weight=0), Limit.ORDER, 1),
+    ],
+)
+def test_what_limits_a_pair(costs: Costs, limit: Limit, exposed: float) -> None:
+    """The three cases worked out by hand in tests/passes/test_expand_moe.py."""
+    schedule = run_of(8)
+    for order in (MoeOrder.ALIGNED, MoeOrder.DUALPIPE):
+        of = all_to_alls(simulate(expand_moe(schedule, Overlap(order), costs), costs))
+        pairs = pair_overlaps(schedule, of)
+        assert [str(pair.pair) for pair in pairs[:2]] == ["(0F1;0B0)OVERLAP_F_B", "(0F2;0B1)OVERLAP_F_B"]
+        assert limits(pairs) == {limit: 8}
+        assert [pair.exposed / MS for pair in pairs[1:-1]] == [exposed] * 6
+        assert {pair.hidden + pair.exposed for pair in pairs} == {pair.all_to_all for pair in pairs}
+
+
+def test_which_are_exposed() -> None:
+    """attn 0.5, mlp 2, all-to-alls 1, no W: in dualpipe the combines of the backward find nothing beside them."""
+    costs = layer(attn=0.5, mlp=2, weight=0)
+    of = all_to_alls(simulate(expand_moe(run_of(8), Overlap(MoeOrder.DUALPIPE), costs), costs))
+    steady = of.tiles.where((of.tiles.start > 12 * MS) & (of.tiles.end < 45 * MS))
+    exposed = of.exposed[(of.tiles.start > 12 * MS) & (of.tiles.end < 45 * MS)]
+    names = {
+        f"{tile.action}".split("@0.")[1] + tile.action.kind.name  # type: ignore[union-attr]
+        for tile, time in zip(steady, exposed.tolist(), strict=True)
+        if time
+    }
+    assert names == {"combineI"}
+
+
+@settings(max_examples=40)
+@given(sizes(ranks=4, microbatches=8), overlaps, layer_costs)
+def test_hidden_and_exposed_add_up(size: Sizes, overlap: Overlap, of_layer: LayerCosts) -> None:
+    schedule, costs = size.build(), Costs(layer=of_layer)
+    timeline = simulate(expand_moe(schedule, overlap, costs), costs)
+    of = all_to_alls(timeline)
+    assert (of.hidden >= 0).all()
+    assert (of.exposed >= 0).all()
+    assert int(of.time.sum()) == int(of.hidden.sum())
+    sums = np.zeros(len(of.tiles), dtype=np.int64)
+    np.add.at(sums, of.piece, of.time)
+    assert np.array_equal(sums, of.hidden)
+    # What is exposed is idle time of the compute lane, one all-to-all at a time.
+    for rank, exposed in enumerate(of.per_rank(of.exposed)):
+        begin, end = timeline.span
+        mine = timeline.where((timeline.rank == rank) & (timeline.lane <= Lane.ALL_TO_ALL))
+        outside = max(int(mine.end.max(initial=end)) - end, 0) + max(begin - int(mine.start.min(initial=begin)), 0)
+        assert exposed <= bubbles(timeline).global_idle[rank] + outside
+    for pair in pair_overlaps(schedule, of):
+        assert pair.start <= pair.end
+        assert 0 <= pair.exposed <= pair.all_to_all
