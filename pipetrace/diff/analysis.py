@@ -27,7 +27,9 @@ from pipetrace.diff.work import Work
 from pipetrace.fit import fit_costs
 from pipetrace.metrics import critical_path
 from pipetrace.schedule import Schedule
+from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
+from pipetrace.waiting import Waiting
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +44,7 @@ class Analysis:
         steps: All measured steps, the chosen one among them; at least that.
         before: Whether `of.ideal` was measured too, before a change.
         one_clock: Whether times of different ranks can be compared at all.
+        waiting: How the ranks of the ideal wait.
     """
 
     of: Diff
@@ -51,6 +54,7 @@ class Analysis:
     steps: Sequence[Timeline] = field(default=())
     before: bool = False
     one_clock: bool = True
+    waiting: Waiting = field(default_factory=Waiting)
 
     @property
     def base_name(self) -> str:
@@ -70,17 +74,27 @@ class Analysis:
         return typical_costs(self.costs) if self.fitted else self.costs
 
     @cached_property
+    def _reference(self) -> tuple[Inputs, Graph]:
+        ideal = self.work.at(self.reference_costs)
+        if self.before:
+            timeline = self.of.ideal
+        elif self.waiting == Waiting():
+            return ideal, self.work.graph
+        else:
+            # Where receives are posted late, or actions leave the list order, that is part of the ideal.
+            timeline = simulate(self.schedule, self.reference_costs, self.waiting).from_first_action()
+        seen = observe(self.work, timeline, ideal)
+        return seen.inputs, seen.graph
+
+    @property
     def reference(self) -> Inputs:
         """What replays what is compared with."""
-        ideal = self.work.at(self.reference_costs)
-        return observe(self.work, self.of.ideal, ideal).inputs if self.before else ideal
+        return self._reference[0]
 
-    @cached_property
+    @property
     def reference_graph(self) -> Graph:
         """In which order."""
-        if self.before:
-            return observe(self.work, self.of.ideal, self.work.at(self.reference_costs)).graph
-        return self.work.graph
+        return self._reference[1]
 
     @cached_property
     def clocks(self) -> Clocks | None:

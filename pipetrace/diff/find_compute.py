@@ -136,20 +136,23 @@ def with_durations(case: Case, duration: IntArray) -> Inputs:
 def _long_actions(case: Case, usable: BoolArray, factor: FloatArray) -> list[Fault]:
     inputs = case.seen.inputs
     rows = np.flatnonzero(usable)
-    over = inputs.duration[rows] - case.reference.duration[rows] * factor[rows]
-    return singles(case, rows, over, FaultKind.LONG)
+    usual = case.reference.duration[rows] * factor[rows]
+    return singles(case, rows, inputs.duration[rows] - usual, usual, FaultKind.LONG)
 
 
-def singles(case: Case, rows: IntArray, over: FloatArray, kind: FaultKind) -> list[Fault]:
+def singles(case: Case, rows: IntArray, over: FloatArray, scale: FloatArray, kind: FaultKind) -> list[Fault]:
     """Single actions that stick out of the rest by some ns; none where so many do that it is no exception.
 
     Args:
         case: Where.
         rows: Those that are looked at; shape (r,).
         over: ns by which each is more than its like; shape (r,).
+        scale: What that varies with; shape (r,).
         kind: `LONG` or `DELAYED`.
     """
-    limit = max(OUTLIER * robust_deviation(over - float(np.median(over))) if over.size else 0.0, case.floor, 1.0)
+    share = over / scale
+    varies = robust_deviation(share - float(np.median(share))) if over.size else 0.0
+    limit = np.maximum(OUTLIER * varies * scale, max(case.floor, 1))
     out = np.flatnonzero(over > limit)
     if not out.size or out.size > max(3, rows.size // 25):
         return []

@@ -48,7 +48,8 @@ def post_faults(case: Case) -> list[Fault]:
     anchor = np.where(inputs.anchor >= 0, inputs.anchor, len(work))
     posted = np.append(seen.end, 0)[anchor] + inputs.after
     late = (posted - seen.start[work.producer] - inputs.ready - inputs.delay).astype(np.float64)
-    told = seen.moved & (inputs.after > NEVER) & (late > case.floor)
+    # Where the ideal posts at the use too, that is how the ranks wait.
+    told = seen.moved & (inputs.after > NEVER) & (case.reference.after == NEVER) & (late > case.floor)
     return found + _by_rank(case, work.receiver, told, late, FaultKind.RECEIVE, posted_ahead)
 
 
@@ -77,7 +78,7 @@ def gap_faults(case: Case) -> list[Fault]:
     for one in np.unique(group).tolist():
         if (group == one).sum() >= _FEW:
             usual[group == one] = np.median(over[every][group == one])
-    return found + singles(case, every, over[every] - usual, FaultKind.DELAYED)
+    return found + singles(case, every, over[every] - usual, np.ones(every.size), FaultKind.DELAYED)
 
 
 _FEWEST = 2  # of one alone nothing is told of its rank
