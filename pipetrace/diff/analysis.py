@@ -140,7 +140,7 @@ class Analysis:
             mean = np.bincount(of, ratio) / count
             # More groups always fit better: each costs a degree of freedom.
             spread[by] = float(((ratio - mean[of]) ** 2).sum()) / max(1, ratio.size - count.size)
-        return "stage" if spread["stage"] < 0.9 * spread["rank"] else "rank"
+        return "stage" if spread["stage"] < 0.9 * spread["rank"] - 1e-9 else "rank"
 
     @cached_property
     def slips(self) -> Slips:

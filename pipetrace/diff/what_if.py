@@ -19,7 +19,7 @@ from pipetrace.schedule import Schedule
 from pipetrace.schedules import build, names
 from pipetrace.simulate import simulate
 
-MOST_ROWS = 200_000
+MOST_ROWS = 20_000
 """Rows of another schedule beyond which it is not tried."""
 
 
