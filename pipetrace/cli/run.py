@@ -22,7 +22,8 @@ HELP = "Run a schedule for real with torch under torch.profiler, one process a r
 EXAMPLE = "pipetrace run zb-h1 -p 4 -m 8 --costs F=20,I=20,W=20 -o RUN/"
 
 MOST_RANKS = 256
-_COSTS = ("costs", "costs_file", "unit")
+_COSTS = ("costs", "costs_file", "jitter", "unit")
+_NAMED = {"own": "--stages"}
 
 
 def command(
@@ -57,6 +58,10 @@ def command(
     ] = 0.0,
     expert_hidden: Annotated[int, typer.Option(help="moe: hidden size inside an expert.")] = 256,
     ep: Annotated[int, typer.Option(help="moe: expert-parallel ranks, each a replica of the pipeline.")] = 1,
+    stages: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="A model of your own, in place of --workload; docs/own_model.md."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of weights and data.")] = 0,
     timeout: Annotated[float, typer.Option(help="Seconds without progress before the run is given up.")] = 60.0,
     inject: Annotated[
@@ -96,6 +101,7 @@ def command(
         raise typer.BadParameter("--no-reorder goes with --wait dataflow; the others never leave the list order")
     if source is not None or (name is not None and "costs" in get(name).options):
         typed -= set(_COSTS)  # the order itself depends on them
+    workload = _workload(workload, stages, typed)
     _refuse_what_has_no_effect(workload, typed)
     of = costs.of_actions()
     # The executor derives what is sent and received, and needs no list of it.
@@ -123,6 +129,7 @@ def command(
         capacity=capacity,
         expert_hidden=expert_hidden,
         ep=ep,
+        stages=stages or "",
         seed=seed,
         timeout=timeout,
         inject=parse_injections(inject or []),
@@ -146,6 +153,8 @@ def command(
     checks = [(folder, result.check) for folder, result in results.items() if result.check is not None]
     for folder, outcome in checks:
         tell(outcome.text if repeat == 1 else f"{folder.name}: {outcome.text}")
+    if not all(result.speaks for result in results.values()):
+        return
     if repeat == 1:
         say(f"the run lies in {out}; next: pipetrace diff {out}")
     else:
@@ -163,6 +172,14 @@ def _tell_makespans(repeats: Repeats) -> None:
     tell(f"median     {unit.text(repeats.median)}, spread {percent(repeats.spread)} (longest - shortest)")
 
 
+def _workload(workload: str, stages: str | None, typed: options.Typed) -> str:
+    if stages is None:
+        return workload
+    if "workload" in typed:
+        raise typer.BadParameter("--stages is a workload by itself: leave --workload out")
+    return "own"
+
+
 def _refuse_what_has_no_effect(workload: str, typed: options.Typed) -> None:
     """A run that takes an option and ignores it is not the run that was asked for."""
     from pipetrace.execute.config import OPTIONS_OF
@@ -170,12 +187,13 @@ def _refuse_what_has_no_effect(workload: str, typed: options.Typed) -> None:
     of = OPTIONS_OF | {"sleep": (*OPTIONS_OF["sleep"], *_COSTS)}
     useless: dict[str, list[str]] = {}
     for option in sorted(typed - set(of.get(workload, typed))):
-        owners = " and ".join(name for name, options_of in of.items() if option in options_of)
+        owning = [_NAMED.get(name, f"--workload {name}") for name, options_of in of.items() if option in options_of]
+        owners = " and ".join(owning)
         useless.setdefault(owners, []).append(f"--{option.replace('_', '-')}")
     for owners, flags in useless.items():
         if owners:
             are = "are" if len(flags) > 1 else "is"
-            raise typer.BadParameter(f"{' and '.join(flags)} {are} for --workload {owners}, not {workload}")
+            raise typer.BadParameter(f"{' and '.join(flags)} {are} for {owners}, not {_NAMED.get(workload, workload)}")
 
 
 def _traces(folder: Path) -> set[tuple[str, int]]:

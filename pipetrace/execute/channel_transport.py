@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from pipetrace.execute.channels import Channel, channel_of
-from pipetrace.execute.p2p import NEVER, GroupTransport, Pending
+from pipetrace.execute.p2p import NEVER, GroupTransport, Pending, Store
 from pipetrace.execute.program import Transfer
 
 
@@ -17,7 +17,7 @@ class ChannelTransport(GroupTransport):
 
     Args:
         wanted: All channels of a replica, the same on every rank.
-        rank, ranks, rendezvous, groups, first, backend: As in `GroupTransport`.
+        rank, ranks, meeting, groups, first, backend: As in `GroupTransport`.
         per_replica: Ranks of a replica.
     """
 
@@ -26,14 +26,14 @@ class ChannelTransport(GroupTransport):
         wanted: Sequence[Channel],
         rank: int,
         ranks: int,
-        rendezvous: str,
+        meeting: str | Store,
         groups: Sequence[tuple[int, ...]] = (),
         *,
         first: int = 0,
         per_replica: int,
         backend: str,
     ) -> None:
-        super().__init__(rank, ranks, rendezvous, groups, first=first, backend=backend)
+        super().__init__(rank, ranks, meeting, groups, first=first, backend=backend)
         self._channels: dict[Channel, dist.ProcessGroup] = {}
         # Every rank makes every group, in one order: torch wants it so.
         for start in range(0, ranks, per_replica):

@@ -10,7 +10,7 @@ from pipetrace.errors import RunError
 from pipetrace.execute.inject import Injections
 from pipetrace.waiting import Wait, Waiting, waiting_to_dict
 
-WORKLOADS = ("sleep", "transformer", "moe")
+WORKLOADS = ("sleep", "transformer", "moe", "own")
 DTYPES = ("float32", "float64", "bfloat16")
 DEVICES = ("cpu", "cuda")
 
@@ -18,6 +18,7 @@ OPTIONS_OF = {
     "sleep": ("message_bytes",),
     "transformer": ("hidden", "heads", "layers", "sequence", "batch", "dtype", "seed"),
 }
+OPTIONS_OF["own"] = ("stages", "seed")
 OPTIONS_OF["moe"] = (*OPTIONS_OF["transformer"], "experts", "top_k", "capacity", "expert_hidden", "ep")
 """Options that each workload has of its own, as `RunConfig` calls them."""
 
@@ -48,6 +49,7 @@ class RunConfig:
 
     Args:
         workload: "sleep": exact synthetic durations and real messages. "transformer": real blocks with autograd.
+            "own": the user's model, see `stages`.
             "moe": with a choice of experts in place of the MLP, which the replicas share out.
         costs: What `sleep` takes for each action, and the ideal's costs in either case.
         steps: Profiled steps.
@@ -66,6 +68,7 @@ class RunConfig:
             beyond are dropped. 0 for as many as come, in all-to-alls of uneven sizes.
         expert_hidden: Width inside an expert.
         ep: Expert-parallel ranks: replicas of the pipeline that share out the experts.
+        stages: For the workload "own", the function that makes the model, "package.module:function".
         seed: Of weights and tokens.
         timeout: Seconds without progress of any rank before a run is given up.
         inject: Faults that the run is given on purpose.
@@ -81,6 +84,7 @@ class RunConfig:
 
     Raises:
         RunError: A value is out of range or of the wrong type.
+        CostError: The same of what says how ranks wait.
     """
 
     workload: str = "sleep"
@@ -100,6 +104,7 @@ class RunConfig:
     capacity: float = 0.0
     expert_hidden: int = 256
     ep: int = 1
+    stages: str = ""
     seed: int = 0
     timeout: float = 60.0
     inject: Injections = field(default_factory=Injections)
@@ -132,6 +137,12 @@ class RunConfig:
                 f"hidden {self.hidden} cannot be shared by {self.heads} heads evenly",
                 "give heads that divide hidden",
             )
+        object.__setattr__(self, "wait", self.waiting.policy)  # which also checks it; a text would do
+        if (self.workload == "own") != bool(self.stages):
+            raise RunError(
+                f"the workload is {self.workload}, with stages {self.stages!r}",
+                'stages go with the workload "own": package.module:function',
+            )
         self._check_experts()
         self._check_device()
         # Also false for NaN.
@@ -147,6 +158,8 @@ class RunConfig:
             raise RunError(f"{self.ep} replicas in one process", "replicas are processes: leave one of the two out")
         if self.inject.texts:
             raise RunError("faults are given to processes", "leave out the faults, or let each rank be a process")
+        if self.wait is not Wait.PREFETCH:
+            raise RunError(f"one process does not wait {self.wait}: its streams keep the list", "leave the wait out")
         if self.ordered:
             raise RunError("nothing is sent within one process", "leave ordered channels out")
 

@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -15,6 +15,16 @@ from pipetrace.execute.program import Transfer
 
 # Stalls are found by the supervisor, who can also say where; gloo's own time-out must not come first.
 NEVER = timedelta(days=7)
+
+
+class Store(Protocol):
+    """One of torch's stores, where processes leave word for each other."""
+
+    def set(self, key: str, value: str) -> None:
+        """Leaves a word."""
+
+    def get(self, key: str) -> bytes:
+        """Waits for a word to be there."""
 
 
 class Pending(Protocol):
@@ -48,7 +58,7 @@ class GroupTransport:
 
     Args:
         rank, ranks: Which of how many, over all replicas.
-        rendezvous: Where all ranks meet: file:// and a file that all see, not there yet, or env://.
+        meeting: Where all ranks meet: file:// and a file that all see, not there yet, or a store.
         groups: Sets of ranks that add values up or exchange them, in the same order on every rank.
         first: Global rank of this replica's pipeline rank 0.
         tags: Whether transfers carry tags; without, gloo matches those of a pair in the order of posting.
@@ -59,7 +69,7 @@ class GroupTransport:
         self,
         rank: int,
         ranks: int,
-        rendezvous: str,
+        meeting: str | Store,
         groups: Sequence[tuple[int, ...]] = (),
         *,
         first: int = 0,
@@ -71,9 +81,10 @@ class GroupTransport:
         loopback: Sequence[str] = [name for _, name in socket.if_nameindex() if name.startswith("lo")]
         if loopback:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback[0])
+        where: dict[str, Any] = {"init_method" if isinstance(meeting, str) else "store": meeting}
         dist.init_process_group(
             backend,
-            init_method=rendezvous,
+            **where,
             rank=rank,
             world_size=ranks,
             timeout=NEVER,
@@ -105,6 +116,12 @@ class GroupTransport:
     def group(self, ranks: tuple[int, ...]) -> dist.ProcessGroup:
         """The group that these ranks, this one among them, were given."""
         return self._groups[ranks]
+
+    def gather(self, value: object) -> list[Any]:
+        """What each rank gave, by global rank; returns when all have."""
+        given: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(given, value)
+        return given
 
     def barrier(self) -> None:
         """See `Transport`."""

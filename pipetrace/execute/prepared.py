@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
@@ -16,11 +15,12 @@ from pipetrace.execute.devices.base import Device
 from pipetrace.execute.expert_parallel import Alone, GlooExchange, members_of
 from pipetrace.execute.job import Job, load_factory
 from pipetrace.execute.one_device import OneDeviceStep
-from pipetrace.execute.p2p import GroupTransport
+from pipetrace.execute.p2p import GroupTransport, Store
 from pipetrace.execute.program import compile_rank
 from pipetrace.execute.recorder import Recorder
 from pipetrace.execute.reduce import GradientReduction, Reduction, groups, reductions
 from pipetrace.execute.result import RankCheck, worst_of
+from pipetrace.execute.shapes import check_shapes
 from pipetrace.execute.waits import step_of
 from pipetrace.execute.workloads.base import Host
 
@@ -42,34 +42,38 @@ class Prepared:
     check: Callable[[], RankCheck]
 
 
-def one_rank(rank: int, job: Job, line: Line, scratch: Path) -> Prepared:
+def one_rank(rank: int, job: Job, line: Line, meeting: str | Store, *, gpu: int) -> Prepared:
     """A process that is one rank of one replica.
 
     Args:
         rank: Global rank.
         job: What to run.
         line: Of the board.
-        scratch: Folder that goes after the run.
+        meeting: Where all ranks meet: file:// and a file that all see, not there yet, or a store.
+        gpu: Which of the machine's it has, on `cuda`.
     """
     schedule, config, replicas = job.schedule, job.config, job.info.replicas
     placement = schedule.placement
     replica, pipeline_rank = divmod(rank, schedule.ranks)
     program = compile_rank(schedule, pipeline_rank)
     exchange = GlooExchange(replica, replicas, line) if replicas > 1 else Alone()
-    device = _cuda(job, rank) if config.device == "cuda" else None
+    device = _cuda(job, gpu) if config.device == "cuda" else None
     host = Host(exchange) if device is None else Host(exchange, device.tensors, device.sleep)
     workload = load_factory(job.factory)(schedule, config, host)
     stages = {held: workload.stage(*held) for held in placement.held_by(pipeline_rank)}
     line.at(Phase.CONNECTING)
     exchanging = [members_of(one, schedule.ranks, replicas) for one in range(schedule.ranks if replicas > 1 else 0)]
     together = list(dict.fromkeys([*exchanging, *groups(placement, replicas)]))
-    transport = _transport(job, rank, f"file://{scratch / 'rendezvous'}", together)
+    transport = _transport(job, rank, meeting, together)
     if isinstance(exchange, GlooExchange):
         exchange.connect(transport.group(exchanging[pipeline_rank]))
     recorder = Recorder(rank, job.info, device)
     work = reductions(placement, pipeline_rank, replica, replicas)
     reduction = GradientReduction(work, stages, transport, line, recorder.label)
     step = step_of(schedule, config, program, stages, transport, workload.buffer, line, recorder.label, reduction.run)
+    if config.preflight and device is None:
+        line.at(Phase.CONNECTING)
+        check_shapes(program, transport.gather(step.shapes)[rank - pipeline_rank :][: schedule.ranks])
 
     def meet() -> None:
         line.at(Phase.BARRIER)
@@ -86,17 +90,17 @@ def one_rank(rank: int, job: Job, line: Line, scratch: Path) -> Prepared:
     return Prepared(meet, run, recorder, lambda: workload.check(step.ran, stages, line.tick))
 
 
-def _transport(job: Job, rank: int, rendezvous: str, together: Sequence[tuple[int, ...]]) -> GroupTransport:
+def _transport(job: Job, rank: int, meeting: str | Store, together: Sequence[tuple[int, ...]]) -> GroupTransport:
     schedule, config = job.schedule, job.config
     first = rank - rank % schedule.ranks
     if config.device == "cpu" and not config.ordered:
         tags = config.inject.tags
-        return GroupTransport(rank, job.processes, rendezvous, together, first=first, tags=tags)
+        return GroupTransport(rank, job.processes, meeting, together, first=first, tags=tags)
     return ChannelTransport(
         channels([compile_rank(schedule, one) for one in range(schedule.ranks)]),
         rank,
         job.processes,
-        rendezvous,
+        meeting,
         together,
         first=first,
         per_replica=schedule.ranks,
@@ -135,7 +139,7 @@ def one_process(job: Job, line: Line) -> Prepared:
     recorder = Recorder(0, job.info, device)
     reduce = GradientReduction(list(work.values()), stages, _Nobody(), line, recorder.label)
     step = OneDeviceStep(schedule.links, programs, stages, device, workload.buffer, line, recorder.label, reduce.run)
-    recorder.streams = step.named_streams()
+    recorder.shared = {"streams": step.named_streams(), "holds": [held[rank] for rank in sorted(held)]}
 
     def check() -> RankCheck:
         return worst_of(
@@ -148,12 +152,12 @@ def one_process(job: Job, line: Line) -> Prepared:
     return Prepared(lambda: line.at(Phase.BARRIER), step.run, recorder, check)
 
 
-def _cuda(job: Job, rank: int = 0) -> Device:
+def _cuda(job: Job, gpu: int = 0) -> Device:
     from pipetrace.execute.devices.cuda import CudaDevice, set_connections
 
     # Of each rank a compute and a communication stream, where they share the device.
     set_connections(2 * job.schedule.ranks if job.config.one_process else 0)
-    return CudaDevice(rank)
+    return CudaDevice(gpu)
 
 
 def _device(job: Job) -> Device:

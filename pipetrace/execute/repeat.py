@@ -11,6 +11,7 @@ from pipetrace.execute.config import RunConfig
 from pipetrace.execute.launcher import Launcher
 from pipetrace.execute.result import RunResult
 from pipetrace.execute.runner import run
+from pipetrace.execute.torchrun import elastic
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import RUN_FILE
 
@@ -56,6 +57,8 @@ def repeat(
     """
     if not 1 <= times <= MOST:
         raise RunError(f"{times} runs", f"give a count between 1 and {MOST}")
+    if times > 1 and elastic() is not None:
+        raise RunError("torchrun starts one run", "leave the repeating out, or start torchrun as often")
     tell = progress or (lambda _text: None)
     _look(folder, times)
     runs, makespans = [], []

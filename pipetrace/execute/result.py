@@ -101,8 +101,10 @@ class RunResult:
         folder: Where its traces are.
         info: As in its `run.toml`.
         check: None where none was asked for.
+        speaks: Whether it is for this process to tell of it: under torchrun only rank 0's does, and has the check.
     """
 
     folder: Path
     info: RunInfo
     check: CheckReport | None
+    speaks: bool = True

@@ -15,11 +15,13 @@ from pipetrace.action import NO_ACTION
 from pipetrace.errors import RunError
 from pipetrace.execute.channels import check_channels
 from pipetrace.execute.config import RunConfig
-from pipetrace.execute.folder import claim
+from pipetrace.execute.folder import Claim, claim
 from pipetrace.execute.job import Job
 from pipetrace.execute.launcher import Launcher, launch
 from pipetrace.execute.program import preflight
 from pipetrace.execute.result import CheckReport, RankCheck, RunResult
+from pipetrace.execute.torchrun import elastic, run_here
+from pipetrace.ready import ready_lists
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import RunInfo
 from pipetrace.version import __version__
@@ -27,6 +29,7 @@ from pipetrace.version import __version__
 _FACTORIES = {
     "sleep": "pipetrace.execute.workloads.sleep:build",
     "moe": "pipetrace.execute.workloads.moe:build",
+    "own": "pipetrace.execute.workloads.own:build",
     "transformer": "pipetrace.execute.workloads.transformer:build",
 }
 
@@ -61,7 +64,7 @@ def run(
         What was run and, where `config.check` asks for it, how the results compare. A check that fails raises nothing.
 
     Raises:
-        ScheduleError: The schedule is not valid, or deadlocks.
+        ScheduleError: The schedule is not valid, or deadlocks; or `config.caps` are less than its list order holds.
         OutputError: The folder cannot be used.
         RunError: The run cannot be started, or broke; then everything has ended, and traces up to there are kept.
         KeyboardInterrupt: From the keyboard, likewise.
@@ -77,15 +80,23 @@ def run(
         programs = preflight(schedule, tags=config.inject.tags, reorder=config.waiting.reorders)
         if config.ordered or (config.device == "cuda" and not config.one_process):
             check_channels(programs)
+    ready_lists(schedule, config.waiting)  # refuses caps that cannot be kept before anything is started
     config.inject.check(schedule)
     check_workload(schedule, config)
     info = describe(schedule, config)
     folder = folder.absolute()
+    inject = config.inject
+    stall_s = (config.timeout + longest_action(schedule, config)) * inject.most_stretch + 1e-9 * inject.longest
+
+    def job(claimed: Claim) -> Job:
+        return Job(schedule, config, info, claimed, _FACTORIES[config.workload], stall_s)
+
+    under = elastic()
+    if under is not None:
+        checks = run_here(job, folder, under, tell)
+        return RunResult(folder, info, _report(config, checks) if checks else None, speaks=under.rank == 0)
     with claim(folder, schedule, info) as claimed:
-        inject = config.inject
-        stall_s = (config.timeout + longest_action(schedule, config)) * inject.most_stretch + 1e-9 * inject.longest
-        job = Job(schedule, config, info, claimed, _FACTORIES[config.workload], stall_s)
-        checks = launch(job, tell) if launcher is None else launcher.run(job, tell)
+        checks = launch(job(claimed), tell) if launcher is None else launcher.run(job(claimed), tell)
     return RunResult(folder, info, _report(config, checks) if config.check else None)
 
 

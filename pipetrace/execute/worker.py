@@ -21,7 +21,7 @@ from pipetrace.execute.board import NEEDS_OTHERS, Line, Phase
 from pipetrace.execute.job import Job, RankError
 from pipetrace.execute.lifeline import end_with_parent
 from pipetrace.execute.output import log_name
-from pipetrace.execute.prepared import one_process, one_rank
+from pipetrace.execute.prepared import Prepared, one_process, one_rank
 from pipetrace.execute.result import RankCheck
 
 
@@ -100,9 +100,26 @@ class _ReportedError(Exception):
 def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseException], None]) -> RankCheck | None:
     # More threads than one a rank would only fight over the cores.
     torch.set_num_threads(1)
-    config = job.config
-    prepared = one_process(job, line) if config.one_process else one_rank(rank, job, line, scratch)
-    recorder = prepared.recorder
+    if job.config.one_process:
+        prepared = one_process(job, line)
+    else:
+        prepared = one_rank(rank, job, line, f"file://{scratch / 'rendezvous'}", gpu=rank)
+    return run_steps(prepared, job, line, scratch, report)
+
+
+def run_steps(
+    prepared: Prepared, job: Job, line: Line, scratch: Path, report: Callable[[BaseException], None]
+) -> RankCheck | None:
+    """Runs the steps of a process, records those that are to be, and checks the last where that was asked for.
+
+    Args:
+        prepared: The process's part.
+        job: What is run.
+        line: Of the board.
+        scratch: Folder that goes after the run.
+        report: Is told what a recorded step raised, before what was recorded is written.
+    """
+    config, recorder = job.config, prepared.recorder
     for _ in range(config.warmup):
         prepared.meet()
         prepared.step()

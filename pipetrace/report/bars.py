@@ -56,9 +56,11 @@ def add_bars(
         which = np.flatnonzero(marks.group == group)
         if not which.size:
             continue
+        # The legend takes the first one's colour: the kind's own.
+        which = which[np.lexsort((marks.alternate[which], marks.chunk[which]))]
         mine = marks.pick(which)
-        hue = HUES[group]
-        labelled = group in LABELLED
+        shades = mine.shades()
+        inks, labelled = [each.ink for each in shades], group in LABELLED
         figure.add_trace(
             go.Bar(
                 orientation="h",
@@ -70,7 +72,7 @@ def add_bars(
                 width=mine.height,
                 offset=-mine.height / 2,
                 marker={
-                    "color": np.where(mine.alternate, hue.alternate, hue.base),
+                    "color": [each.fill for each in shades],
                     "opacity": 0.45 if group is Group.WAIT else 1,
                     "line": {"width": 0.5 if len(marks) < 2_000 else 0, "color": "rgba(0,0,0,0.45)"},
                 },
@@ -80,7 +82,7 @@ def add_bars(
                 textangle=0,
                 # Plotly would hide a label that has less than 3 px on each side, or shrink all to the smallest.
                 constraintext="none",
-                insidetextfont={"color": hue.ink, "size": size},
+                insidetextfont={"color": inks[0] if len(set(inks)) == 1 else inks, "size": size},
                 meta={"labels": mine.labels()} if labelled else None,
                 cliponaxis=True,
                 **hover_of(mine, unit, texts[which].tolist()),

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipetrace.report.bars import MARGINS, add_bars
-from pipetrace.report.colours import WHITE
+from pipetrace.report.chunks import chunks_of, legend_of_chunks
+from pipetrace.report.colours import HUES, WHITE, Group
 from pipetrace.report.heatmap import add_heatmap
 from pipetrace.report.lines import add_lines
 from pipetrace.report.marks import FloatArray, Marks, lanes_of, marks_of
@@ -50,7 +51,7 @@ LEGEND = {
 """Above everything: titles and the tool bar would collide with one that shares their line."""
 
 _TOP, _BOTTOM, _BETWEEN = 58, 48, 40  # px: legend above, time axis below, title of a panel
-_SECOND_LINE = 18  # px: of the legend
+_LINE = 18  # px: of the legend
 
 MOST_HEIGHT, MOST_CHARTS = 4_000, 3
 """Height of a chart in px, and charts of tiles on a page. WebGL draws into a buffer of 8192 px at most on many devices
@@ -76,7 +77,7 @@ def tile_figures(timelines: Sequence[tuple[str, Timeline]], *, mode: Mode | None
     The arguments are those of `tile_figure`.
     """
     mode = mode or mode_for(sum(len(timeline) for _, timeline in timelines))
-    room = MOST_HEIGHT - _TOP - _SECOND_LINE - _BOTTOM
+    room = MOST_HEIGHT - _TOP - 2 * _LINE - _BOTTOM
     # A third of a chart may stay empty where the next panel is taller than that.
     rows, most = sum(t.ranks for _, t in timelines), MOST_CHARTS * room * 2 // 3
     pitch = min(
@@ -119,8 +120,9 @@ def tile_figure(
         mode = mode_for(sum(len(timeline) for _, timeline in timelines))
     span = max([span, *(timeline.makespan for _, timeline in timelines)])
     unit = unit_for(span)
-    # Transfers and waits give the legend of a narrow page a second line.
-    above = _TOP + (_SECOND_LINE if len(lanes) > 1 else 0)
+    chunks = "" if mode is Mode.HEATMAP else legend_of_chunks([chunks_of(timeline) for _, timeline in timelines])
+    # Chunks, and transfers and waits, each give the legend of a narrow page one more line.
+    above = _TOP + _LINE * ((len(lanes) > 1) + bool(chunks))
     between = _BETWEEN * (len(timelines) - 1)
     heights = _heights([t.ranks for _, t in timelines], pitch, MOST_HEIGHT - above - _BOTTOM - between)
     plot = sum(heights) + between
@@ -142,6 +144,8 @@ def tile_figure(
             draw = add_bars if mode is Mode.BARS else add_lines
             draw(figure, marks, unit, f"y{suffix}", _hover(marks, slip, unit.ns, unit.name), shown, height)
         top -= height + _BETWEEN
+    if chunks:
+        _add_chunks(figure, chunks)
     if mode is Mode.LINES:
         # Further away than half a row would be another rank's tile.
         pitch = min(height / t.ranks for height, (_, t) in zip(heights, timelines, strict=True))
@@ -211,6 +215,25 @@ def _add_title(figure: Figure, title: str, top: float) -> None:
         yshift=3,
         showarrow=False,
         font={"size": 13, "weight": 600},
+    )
+
+
+def _add_chunks(figure: Figure, text: str) -> None:
+    """Says in the legend what dark and light mean."""
+    import plotly.graph_objects as go
+
+    hue = HUES[Group.F]
+    gradient = {"type": "horizontal", "color": hue.light}
+    figure.add_trace(
+        go.Scatter(
+            x=[None],
+            y=[None],
+            mode="markers",
+            marker={"symbol": "square", "size": 14, "color": hue.dark, "gradient": gradient},
+            name=text,
+            legendrank=1000,
+            hoverinfo="skip",
+        )
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipetrace.report.bars import hover_of, legend_of
-from pipetrace.report.colours import HUES, Group
+from pipetrace.report.colours import HUES, Group, shade
 from pipetrace.report.marks import Marks
 from pipetrace.report.units import TimeUnit
 
@@ -28,25 +28,27 @@ def add_lines(
     texts = np.array(hover, dtype=object)
     axis = figure.layout[f"yaxis{yaxis[1:]}"]
     pixels = height / abs(axis.range[0] - axis.range[1])  # of one rank
+    looks = np.column_stack([marks.group, marks.chunk, marks.alternate])
     for group in Group:
         for tall in np.unique(marks.height[marks.group == group]).tolist():
-            for alternate in (False, True):
-                which = np.flatnonzero((marks.group == group) & (marks.height == tall) & (marks.alternate == alternate))
-                if not which.size:
-                    continue
-                mine = marks.pick(which)
+            here = (marks.group == group) & (marks.height == tall)
+            for look in np.unique(looks[here], axis=0):
+                mine = marks.pick(here & (looks == look).all(axis=1))
                 # Three points a tile, the third a gap.
-                x, y = np.full((which.size, 3), np.nan), np.full((which.size, 3), np.nan)
+                x, y = np.full((len(mine), 3), np.nan), np.full((len(mine), 3), np.nan)
                 x[:, 0], x[:, 1] = mine.start / unit.ns, mine.end / unit.ns
                 y[:, :2] = mine.y[:, None]
-                hue = HUES[group]
+                _, chunk, odd = look.tolist()
                 figure.add_trace(
                     go.Scattergl(
                         mode="lines",
                         yaxis=yaxis,
                         x=x.ravel(),
                         y=y.ravel(),
-                        line={"color": hue.alternate if alternate else hue.base, "width": max(1.0, tall * pixels)},
+                        line={
+                            "color": shade(group, chunk, marks.chunks, bool(odd)).fill,
+                            "width": max(1.0, tall * pixels),
+                        },
                         opacity=0.45 if group is Group.WAIT else 1,
                         hoverinfo="skip",
                         **legend_of(group, shown),

@@ -7,13 +7,14 @@ the height, so that each microbatch stands in the colour of its half.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from pipetrace.action import NO_ACTION, BoolArray, IntArray, code_microbatch, code_stage, code_text
-from pipetrace.report.colours import Group, groups_of, takes_alternate
+from pipetrace.report.chunks import chunks_of
+from pipetrace.report.colours import Group, Shade, groups_of, shade, takes_alternate
 from pipetrace.timeline import UNKNOWN, Lane, Timeline
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,6 +30,7 @@ class Marks:
 
     Args:
         group: A `Group` each.
+        chunk: Of its rank, from 0.
         alternate: Which take the alternate shade.
         y, height: Middle and height, in ranks, y growing downwards.
         start, end: ns from the first action.
@@ -36,9 +38,11 @@ class Marks:
         partner: The backward half of the pair that a mark belongs to; `NO_ACTION` elsewhere.
         forward: The forward half of it, likewise.
         row: Row of the timeline.
+        chunks: How many chunks a rank of the timeline holds.
     """
 
     group: IntArray
+    chunk: IntArray
     alternate: BoolArray
     y: FloatArray
     height: FloatArray
@@ -48,13 +52,14 @@ class Marks:
     partner: IntArray
     forward: IntArray
     row: IntArray
+    chunks: int
 
     def __len__(self) -> int:
         return self.code.size
 
     def pick(self, which: BoolArray | IntArray) -> Marks:
         """Some of them."""
-        return Marks(**{f.name: getattr(self, f.name)[which] for f in fields(self)})
+        return replace(self, **{name: getattr(self, name)[which] for name in _COLUMNS})
 
     @property
     def stage(self) -> IntArray:
@@ -65,6 +70,11 @@ class Marks:
     def microbatch(self) -> IntArray:
         """Microbatch of each; -1 where there is none."""
         return code_microbatch(self.code)
+
+    def shades(self) -> list[Shade]:
+        """How each looks."""
+        columns = (self.group.tolist(), self.chunk.tolist(), self.alternate.tolist())
+        return [shade(Group(group), chunk, self.chunks, odd) for group, chunk, odd in zip(*columns, strict=True)]
 
     def labels(self) -> list[str]:
         """What is written on each: the microbatch."""
@@ -78,6 +88,9 @@ class Marks:
             ("waits for " if wait else "") + (code_text(forward, partner) if partner != NO_ACTION else code_text(code))
             for code, forward, partner, wait in rows
         ]
+
+
+_COLUMNS = [field.name for field in fields(Marks) if field.name != "chunks"]
 
 
 def lanes_of(timelines: Sequence[Timeline]) -> list[Lane]:
@@ -115,11 +128,13 @@ def marks_of(timeline: Timeline, lanes: Sequence[Lane], replica: int = 0) -> Mar
     y, height = rank + middle[lane], np.where(paired, tall[lane] / 2, tall[lane])
     forward_y = np.where(paired, y - height / 2, y)
     waits = (lane == Lane.RECV) & (timeline.waited[mine] != UNKNOWN)
+    chunks = chunks_of(timeline)
     waits[waits] = timeline.waited[mine][waits] < timeline.end[mine][waits]
 
     def columns(rows_: BoolArray | IntArray, **other: npt.NDArray[np.float64] | IntArray | BoolArray) -> Marks:
         picked = {
             "group": groups_of(code)[rows_],
+            "chunk": chunks.of(code)[rows_],
             "alternate": takes_alternate(code)[rows_],
             "y": forward_y[rows_],
             "height": height[rows_],
@@ -130,12 +145,13 @@ def marks_of(timeline: Timeline, lanes: Sequence[Lane], replica: int = 0) -> Mar
             "forward": np.where(paired, code, NO_ACTION)[rows_],
             "row": mine[rows_],
         }
-        return Marks(**{**picked, **other})
+        return Marks(**{**picked, **other}, chunks=chunks.count)
 
     everything = np.ones(mine.size, dtype=np.bool_)
     lower = columns(
         paired,
         group=groups_of(partner[paired]),
+        chunk=chunks.of(partner[paired]),
         alternate=takes_alternate(partner[paired]),
         y=(y + height / 2)[paired],
         code=partner[paired],
@@ -149,4 +165,5 @@ def marks_of(timeline: Timeline, lanes: Sequence[Lane], replica: int = 0) -> Mar
         start=timeline.waited[mine][waits] - zero,
     )
     parts = [columns(everything), lower, waiting]
-    return Marks(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Marks)})
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
+    return Marks(**joined, chunks=chunks.count)

@@ -21,6 +21,7 @@ from pipetrace.report.diff_tables import (
     what_if_rows,
 )
 from pipetrace.report.layout import named_values, table_of
+from pipetrace.report.overlap import InParts, overlap_tables
 from pipetrace.report.reordering import reordering_line
 from pipetrace.report.units import TimeUnit, percent, size_unit_for, unit_for
 from pipetrace.schedule import Schedule
@@ -42,6 +43,7 @@ def schedule_tables(
     sizes: MemorySizes | None = None,
     verbose: bool = False,
     waiting: Waiting | None = None,
+    parts: InParts | None = None,
 ) -> list[RenderableType]:
     """Headline, the bubbles and peak activations of each rank, its idle time by phase, and what it holds.
 
@@ -52,6 +54,7 @@ def schedule_tables(
         sizes: How large things are, for a table of memory in bytes beside the activations in chunks.
         verbose: Also says what idle time waited for, and shows the critical path.
         waiting: How it was simulated to wait; where that may leave the list order, what this brings is said.
+        parts: How it came to be in parts of MoE layers, if it is.
     """
     of, peak = bubbles(timeline), peak_in_flight_of(timeline)
     unit = unit_for(of.makespan)
@@ -73,6 +76,7 @@ def schedule_tables(
     caption = f"times in {unit.name}; peaks: most activations in flight, in chunks"
     out: list[RenderableType] = [named_values(pairs), table_of(head, list(zip(*columns, strict=True)), caption)]
     out.append(phase_table(timeline, unit))
+    out += overlap_tables(timeline, unit, parts)
     if sizes is not None:
         out.append(memory_table(timeline, sizes))
     if verbose:

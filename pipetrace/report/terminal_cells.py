@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipetrace.action import NO_ACTION, IntArray, code_microbatch
-from pipetrace.report.colours import HUES, MIXED, Group, Hue, groups_of, takes_alternate
+from pipetrace.report.chunks import Chunks
+from pipetrace.report.colours import HUES, MIXED, Group, Hue, Shade, groups_of
 from pipetrace.report.heatmap import covered_fraction
 from pipetrace.report.marks import FloatArray
 from pipetrace.report.terminal_layout import CUT_COLUMNS, Layout, Window
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 IDLE, WAITS = ".", "~"
 SHADES = "░▒▓█"
+Label = tuple[Shade, str]
+"""A tile's look, and its microbatch."""
+
 _NONE, _ALL = 0.03, 0.97  # share of a cell that counts as nothing, and as everything
 _ALIKE = 0.2  # how far apart the shares of neighbours with one shade may be
 
@@ -43,6 +47,7 @@ class Tally:
         numbered: Whether those that have room tell it.
         waits: Whether a wait is seen.
         shaded: Whether a cell is drawn as several tiles.
+        pairs: How overlapped pairs are written.
     """
 
     hidden: int = 0
@@ -50,6 +55,7 @@ class Tally:
     numbered: bool = True
     waits: bool = False
     shaded: bool = False
+    pairs: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -60,12 +66,14 @@ class Row:
         layout: How time becomes cells.
         window: Which cells.
         palette: What the terminal can show.
+        chunks: Of the timeline.
         tally: Added to.
     """
 
     layout: Layout
     window: Window
     palette: Palette
+    chunks: Chunks
     tally: Tally
     cells: list[str] = field(init=False)
     styles: list[str] = field(init=False)
@@ -109,51 +117,58 @@ class Row:
         inside = (last >= self.window.first) & (first < self.window.last)
         self.tally.hidden += int(((first == last) & inside).sum())
         seen = np.flatnonzero((first < last) & (last > self.window.first) & inside)
-        begun = first[seen] < self.window.first
-        columns = (self._inside(first[seen]), self._inside(last[seen]), tiles.code[seen], tiles.partner[seen], begun)
-        for at, to, code, partner, goes_on in zip(*(column.tolist() for column in columns), strict=True):
+        begun = (first[seen] < self.window.first).tolist()
+        spans = zip(self._inside(first[seen]).tolist(), self._inside(last[seen]).tolist(), strict=True)
+        paired = (tiles.partner[seen] != NO_ACTION).tolist()
+        halves = zip(*(self._labels(codes[seen]) for codes in (tiles.code, tiles.partner)), strict=True)
+        for (at, to), goes_on, pair, (forward, backward) in zip(spans, begun, paired, halves, strict=True):
             if goes_on:
                 # Named in the window where it began: a second name would be a second tile.
                 rest = " " * (to - at) if self.palette is Palette.FULL else _filled("", to - at)
-                self._write(at, rest, self._style(code))
-            elif partner != NO_ACTION:
-                self._pair(at, to, code, partner)
+                self._write(at, rest, self._style(forward[0]))
+            elif pair:
+                self._pair(at, to, forward, backward)
             else:
-                self._tile(at, to, code)
+                self._tile(at, to, *forward)
 
-    def _tile(self, first: int, last: int, code: int) -> None:
-        hue, microbatch = hue_of(code), int(code_microbatch(code))
-        width, label = last - first, "" if microbatch < 0 else str(microbatch)
+    def _labels(self, codes: IntArray) -> list[Label]:
+        numbers = ("" if microbatch < 0 else str(microbatch) for microbatch in code_microbatch(codes).tolist())
+        return list(zip(self.chunks.shades(codes), numbers, strict=True))
+
+    def _tile(self, first: int, last: int, shade: Shade, label: str) -> None:
+        width = last - first
         if self.palette is Palette.FULL:
             if len(label) > width:
                 self.tally.cut, label = self.tally.cut + 1, label[-width:]
-            self._write(first, label.center(width), self._style(code))
+            self._write(first, label.center(width), self._style(shade))
             return
-        label = f"{hue.letter}{label}"
+        label = f"{shade.letter}{label}"
         if len(label) > width or not self.tally.numbered:
-            self.tally.cut, label = self.tally.cut + 1, hue.letter
-        self._write(first, _filled(label, width), self._style(code))
+            self.tally.cut, label = self.tally.cut + 1, shade.letter
+        self._write(first, _filled(label, width), self._style(shade))
 
-    def _pair(self, first: int, last: int, forward: int, backward: int) -> None:
+    def _pair(self, first: int, last: int, forward: Label, backward: Label) -> None:
         width = last - first
-        numbers = [str(int(code_microbatch(code))) for code in (forward, backward)]
         if self.palette is Palette.FULL:
             if width == 1:
-                self._write(first, "▌", f"{_fill(forward)} on {_fill(backward)}")
+                self._write(first, "▌", f"{forward[0].fill} on {backward[0].fill}")
                 return
             middle = first + width // 2
-            for at, to, code, number in ((first, middle, forward, numbers[0]), (middle, last, backward, numbers[1])):
+            for at, to, (shade, number) in ((first, middle, forward), (middle, last, backward)):
                 fits = len(number) <= to - at
                 self.tally.cut += not fits
-                self._write(at, (number if fits else "").center(to - at), self._style(code))
+                self._write(at, (number if fits else "").center(to - at), self._style(shade))
             return
-        letters = [hue_of(code).letter for code in (forward, backward)]
-        halves = [letter + number for letter, number in zip(letters, numbers, strict=True)]
+        letters = [shade.letter for shade, _ in (forward, backward)]
+        halves = [letter + number for letter, (_, number) in zip(letters, (forward, backward), strict=True)]
         if len("".join(halves)) > width or not self.tally.numbered:
             self.tally.cut, halves = self.tally.cut + 1, letters if width > 1 else ["&", ""]
+        if len("".join(halves)) < width:
+            halves[0] += "&"
+        self.tally.pairs.add("&" if "&" in halves[0] else "FB" if halves == letters else "F0B0")
         filled = _filled("".join(halves), width)
-        self._write(first, filled[: len(halves[0])], self._style(forward))
-        self._write(first + len(halves[0]), filled[len(halves[0]) :], self._style(backward))
+        self._write(first, filled[: len(halves[0])], self._style(forward[0]))
+        self._write(first + len(halves[0]), filled[len(halves[0]) :], self._style(backward[0]))
 
     def _shade(self, tiles: Timeline) -> None:
         """How busy each cell is; its kind only where it holds no other, as more would be an order that is not there."""
@@ -201,10 +216,10 @@ class Row:
             return HUES[Group.WAIT].base
         return self.styles[cell].rpartition("on ")[2]
 
-    def _style(self, code: int) -> str:
+    def _style(self, shade: Shade) -> str:
         if self.palette is Palette.FULL:
-            return f"{hue_of(code).ink} on {_fill(code)}"
-        return _background(hue_of(code), self.palette)
+            return f"{shade.ink} on {shade.fill}"
+        return _background(shade.hue, self.palette)
 
     def _write(self, first: int, label: str, style: str) -> None:
         for cell, character in enumerate(label, first):
@@ -227,11 +242,6 @@ def most_have_room(compute: Sequence[Timeline], layout: Layout) -> bool:
         digits = np.char.str_len(code_microbatch(tiles.code).astype(np.str_))
         room, total = room + int((width >= 1 + digits).sum()), total + len(tiles)
     return 2 * room >= total
-
-
-def hue_of(code: int) -> Hue:
-    """The hue of one action."""
-    return HUES[Group(int(groups_of(np.array([code]))[0]))]
 
 
 def swatch(hue: Hue, palette: Palette) -> tuple[str, str]:
@@ -281,10 +291,6 @@ def _shades(busy: FloatArray) -> list[int]:
             at = to
     drawn: list[int] = shades.tolist()
     return drawn
-
-
-def _fill(code: int) -> str:
-    return hue_of(code).alternate if bool(takes_alternate(np.array([code]))[0]) else hue_of(code).base
 
 
 def _background(hue: Hue, palette: Palette) -> str:

@@ -1,8 +1,8 @@
 """The tile chart in a terminal: a row a rank, cells in proportion to time.
 
 With colour a kind is its background and a tile says its microbatch; without, a tile says its kind's letter and its
-microbatch, and reads as plain text. Sixteen colours are too few to do without the letters, and get both. What has no
-room is cut out or shaded, see `terminal_layout`, and the chart says so.
+microbatch, and reads as plain text; every second chunk of a rank has small letters. Sixteen colours are too few to do
+without the letters, and get both. What has no room is cut out or shaded, see `terminal_layout`, and the chart says so.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipetrace.action import NO_ACTION, IntArray
+from pipetrace.report.chunks import chunks_of, legend_of_chunks
 from pipetrace.report.colours import HUES, MIXED, Group, groups_of
 from pipetrace.report.terminal_cells import IDLE, SHADES, WAITS, Palette, Row, Tally, cut_text, most_have_room, swatch
 from pipetrace.report.terminal_layout import Band, Layout, layout_of
@@ -47,13 +48,15 @@ def charts(timelines: Sequence[tuple[str, Timeline]], *, width: int, colour: boo
     width = max(width, NARROWEST)
     gutter = len(f"rank {max(t.ranks for _, t in timelines) - 1} ")
     compute = [_compute_lane(timeline) for _, timeline in timelines]
+    chunks = [chunks_of(tiles) for tiles in compute]
     # A half block has no room for the two halves of a pair.
     paired = any((tiles.partner != NO_ACTION).any() for tiles in compute)
     layout = layout_of(compute, width - gutter, halves=palette is Palette.FULL and not paired)
     unit = unit_for(max((int(tiles.end.max(initial=0)) for tiles in compute), default=0))
     text = Text(no_wrap=True, overflow="crop")
     tally, cut = Tally(numbered=most_have_room(compute, layout)), 0.0
-    for index, ((title, timeline), tiles, bands) in enumerate(zip(timelines, compute, layout.bands, strict=True)):
+    parts = zip(timelines, compute, chunks, layout.bands, strict=True)
+    for index, ((title, timeline), tiles, held, bands) in enumerate(parts):
         if title:
             text.append(f"{title}\n", "bold")
         ranks = [(tiles.where(tiles.rank == rank), _waits(timeline, rank)) for rank in range(timeline.ranks)]
@@ -64,7 +67,7 @@ def charts(timelines: Sequence[tuple[str, Timeline]], *, width: int, colour: boo
                     if window.cut:
                         text.append(cut_text(mine, layout, window), "dim")
                         continue
-                    row = Row(layout, window, palette, tally)
+                    row = Row(layout, window, palette, held, tally)
                     row.draw(mine, waits)
                     row.append_to(text)
                 text.append("\n")
@@ -72,7 +75,8 @@ def charts(timelines: Sequence[tuple[str, Timeline]], *, width: int, colour: boo
             if len(bands) > 1 or index == len(timelines) - 1 or any(window.cut for window in band):
                 text.append_text(_axis(layout, band, gutter, unit))
         cut = max([cut, *(len(window) * layout.step for band in bands for window in band if window.cut)])
-    text.append_text(_legend(compute, layout, tally, palette, width))
+    said = "" if layout.overview else legend_of_chunks(chunks, letters=palette is not Palette.FULL)
+    text.append_text(_legend(compute, layout, tally, palette, said, width))
     for note in _notes(layout, tally, palette, cut, gutter):
         for line in textwrap.wrap(note, width):
             text.append(f"\n{line}", "dim")
@@ -118,7 +122,9 @@ def _axis(layout: Layout, band: Band, gutter: int, unit: TimeUnit) -> Text:
     return Text(line.rstrip() + "\n", "dim")
 
 
-def _legend(compute: Sequence[Timeline], layout: Layout, tally: Tally, palette: Palette, width: int) -> Text:
+def _legend(
+    compute: Sequence[Timeline], layout: Layout, tally: Tally, palette: Palette, chunks: str, width: int
+) -> Text:
     from rich.text import Text
 
     seen: set[int] = set()
@@ -140,8 +146,13 @@ def _legend(compute: Sequence[Timeline], layout: Layout, tally: Tally, palette: 
                 Text.assemble(("██", MIXED.base if palette is Palette.FULL else MIXED.basic), " several kinds")
             )
         entries.append(Text(f"{SHADES} how busy"))
-    elif plain and any((tiles.partner != NO_ACTION).any() for tiles in compute):
-        entries.append(Text("& overlapped pair"))
+    elif any((tiles.partner != NO_ACTION).any() for tiles in compute):
+        how = sorted(tally.pairs) if plain else ["two kinds in one tile"]
+        entries.append(Text(f"{' or '.join(how)}: overlapped pair"))
+    if chunks:
+        forward = HUES[Group.F]
+        dark, light = (("  " * (not plain), f"on {fill}") for fill in (forward.dark, forward.light))
+        entries.append(Text.assemble(dark, light, " " * (not plain) + chunks))
     if tally.waits:
         wait = HUES[Group.WAIT]
         sample = ("  ", f"on {wait.base}") if layout.per_column == 2 else (WAITS, "")

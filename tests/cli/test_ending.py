@@ -122,7 +122,7 @@ def test_options_of_a_run_that_would_have_no_effect() -> None:
     assert "--costs and --message-bytes are for --workload sleep, not transformer" in said
     assert "--costs-file is for" in usage("run", "zb-h1", "--workload", "transformer", "--costs-file", "x", *to)
     said = usage("run", "zb-h1", "--hidden", 64, "--dtype", "float64", *to)
-    assert "--dtype and --hidden are for --workload transformer and moe, not sleep" in said
+    assert "--dtype and --hidden are for --workload transformer and --workload moe, not sleep" in said
 
 
 def test_costs_that_shape_the_order_are_for_any_workload(tmp_path: Path) -> None:

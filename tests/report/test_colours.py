@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from pipetrace.action import Action, Kind
-from pipetrace.report.colours import HUES, Group, groups_of, takes_alternate
+from pipetrace.report.colours import HUES, Group, groups_of, shade, takes_alternate
 
 Colour = npt.NDArray[np.float64]
 
@@ -69,6 +69,44 @@ def test_the_shades_of_a_kind_differ_and_stay_nearest_to_it(group: Group) -> Non
     own = float(np.linalg.norm(base - alternate))
     others = [lab(linear(hue.base)) for other, hue in HUES.items() if other is not group]
     assert 5 < own < min(float(np.linalg.norm(alternate - other)) for other in others)
+
+
+KINDS = (Group.F, Group.B, Group.I, Group.W)
+
+
+@pytest.mark.parametrize("eyes", SEEN_BY)
+@pytest.mark.parametrize("chunks", [2, 4])
+def test_shades_of_chunks_are_told_from_other_kinds_and_from_each_other(eyes: str, chunks: int) -> None:
+    drawn = [
+        (group, chunk, shade(group, chunk, chunks, odd)) for group in KINDS for chunk in range(chunks) for odd in (0, 1)
+    ]
+    seen = [(group, chunk, lab(SEEN_BY[eyes] @ linear(each.fill))) for group, chunk, each in drawn]
+    for (one, first, a), (other, second, b) in combinations(seen, 2):
+        distance = float(np.linalg.norm(a - b))
+        if one is not other:
+            assert distance > 11, (one.name, first, other.name, second, distance)
+        elif chunks == 2 and first != second:
+            assert distance > 18, (one.name, first, second, distance)
+
+
+@pytest.mark.parametrize("group", KINDS, ids=lambda group: group.name)
+def test_chunks_go_from_dark_to_light_and_their_labels_are_read(group: Group) -> None:
+    for chunks in range(2, 17):
+        shades = [shade(group, chunk, chunks, odd) for chunk in range(chunks) for odd in (False, True)]
+        brightness = [float(linear(each.fill) @ (0.2126, 0.7152, 0.0722)) for each in shades]
+        assert brightness == sorted(brightness)
+        assert shades[0].fill == HUES[group].dark
+        assert shades[-1].fill == HUES[group].light
+        assert min(contrast(each.ink, each.fill) for each in shades) >= 4.5
+        assert [each.letter for each in shades[::2]] == [
+            group.name.lower() if i % 2 else group.name for i in range(chunks)
+        ]
+    assert shade(group, 0, 1, True).fill == HUES[group].alternate
+
+
+def test_what_belongs_to_no_chunk_has_no_shade_of_one() -> None:
+    for group in set(Group) - set(KINDS):
+        assert shade(group, 1, 2, False).fill == HUES[group].base
 
 
 def test_every_kind_has_a_group() -> None:

@@ -11,7 +11,7 @@ from pipetrace.candidates import candidate_of, candidates_of, of_schedule, swept
 from pipetrace.compare import Comparison, Setting, compare
 from pipetrace.costs import Costs
 from pipetrace.metrics import MemorySizes, StageSizes
-from pipetrace.report.colours import HUES, Group
+from pipetrace.report.colours import Group, shade
 from pipetrace.report.compare_charts import look, sweep_figure, trade_figure
 from pipetrace.report.compare_page import write_comparison_page
 from pipetrace.schedules import build
@@ -133,7 +133,8 @@ def test_every_schedule_is_drawn_beside_its_name_however_many_there_are(tmp_path
             ".map(canvas => canvas.height - canvas.getContext('webgl').drawingBufferHeight)"
         )
     assert set(cut) == {0}
-    # Microbatch 0, or 1 of the finest.
+    # F of microbatch 0 on the first chunk, or of a later microbatch where it is short: of the panel's own schedule.
     assert len(colours) == len(names)
-    assert set(colours) <= {HUES[Group.F].base, HUES[Group.F].alternate}
+    for chunks, colour in enumerate(colours, 1):
+        assert colour in {shade(Group.F, 0, chunks, odd).fill for odd in (False, True)}
     assert seen.errors == []

@@ -10,7 +10,7 @@ import pytest
 
 from pipetrace import Action, Costs, Kind, Pair, build, simulate
 from pipetrace.report.bars import fitting
-from pipetrace.report.colours import HUES, Group
+from pipetrace.report.colours import HUES, Group, shade
 from pipetrace.report.figure import (
     MOST_BARS,
     MOST_CHARTS,
@@ -73,6 +73,29 @@ def test_a_bar_stands_for_each_tile_in_one_trace_a_kind(ideal: Timeline) -> None
     assert (forward.base[0], forward.x[0], forward.y[0], forward.text[0]) == (0.0, 1.0, 0.0, "0")
     assert forward.hovertext[0] == "0F0"
     assert set(forward.marker.color) == {HUES[Group.F].base, HUES[Group.F].alternate}
+
+
+@pytest.mark.parametrize("mode", [Mode.BARS, Mode.LINES], ids=lambda mode: mode.name)
+def test_chunks_have_shades_and_the_legend_says_so(mode: Mode) -> None:
+    figure = tile_figure([("zbv", simulate(build("zbv", 4, 8)))], mode=mode)
+    if mode is Mode.BARS:
+        forward = bars(figure)[HUES[Group.F].legend]
+        fills = {text: forward.marker.color[at] for at, text in enumerate(forward.hovertext)}
+        assert forward.marker.color[0] == HUES[Group.F].dark  # which the legend takes
+        assert len(set(forward.insidetextfont.color)) == 2
+    else:
+        lines = [trace for trace in figure.data if trace.mode == "lines" and trace.legendgroup == "F"]
+        # The first on each rank: 0F0 and 7F0 stand 0 and 7 ms from the start.
+        fills = {f"{trace.y[0]:.0f} {trace.x[0]:g}": trace.line.color for trace in lines}
+        fills = {"0F0": fills["0 0"], "7F0": fills["0 7"]}
+        assert next(trace for trace in lines if trace.showlegend).line.color == HUES[Group.F].dark
+    assert fills["0F0"] == HUES[Group.F].dark
+    assert fills["7F0"] == shade(Group.F, 1, 2, False).fill
+    assert figure.data[-1].name == "dark to light: chunk 0 (stages 0–3), chunk 1 (stages 4–7)"
+
+
+def test_without_chunks_the_legend_says_nothing_of_them(ideal: Timeline) -> None:
+    assert not [trace.name for trace in tile_figure([("ideal", ideal)]).data if "chunk" in trace.name]
 
 
 def test_rank_0_is_on_top(ideal: Timeline) -> None:

@@ -14,6 +14,7 @@ from rich.text import Text
 from pipetrace import Action, Costs, Kind, Pair, StageCosts, build, simulate
 from pipetrace.action import code_kind
 from pipetrace.report.colours import HUES, MIXED, Group
+from pipetrace.report.colours import shade as shade_of
 from pipetrace.report.heatmap import covered_fraction
 from pipetrace.report.terminal_cells import _shades
 from pipetrace.report.terminal_chart import chart, charts
@@ -223,12 +224,44 @@ def test_a_pair_shows_both_halves() -> None:
     pair = Pair(Action(Kind.F, 0, 5), Action(Kind.B, 0, 12))
     timeline = Timeline.from_tiles(1, [Tile(pair, 0, Lane.COMPUTE, 0, 8), Tile(pair, 0, Lane.COMPUTE, 8, 16)])
     text = chart(timeline, width=80, colour=False)
-    assert "F5B12" in text.plain
+    assert "F5&B12" in text.plain
     assert "overlapped pair" in text.plain
     coloured = chart(timeline, width=80, colour=True)
     assert lines(coloured)[0].split()[2:4] == ["5", "12"]
     assert HUES[Group.F].alternate in style_at(coloured, 0, 8)
     assert HUES[Group.B].base in style_at(coloured, 0, 13)
+
+
+def test_a_pair_with_room_is_joined_by_its_sign() -> None:
+    text = chart(simulate(build("dualpipe", 4, 8)), width=80, colour=False)
+    assert "F3&b5" in lines(text)[0]
+    assert "&: overlapped pair" in text.plain
+
+
+@pytest.mark.parametrize("width", [24, 40, 57, 80, 100, 150])
+def test_the_legend_names_pairs_as_they_are_written(width: int) -> None:
+    text = chart(simulate(build("dualpipe", 4, 16)), width=width, colour=False).plain
+    rows = "".join(line for line in text.split("\n") if re.match(r"rank +\d", line))
+    legend = text[text.index("F forward") :]
+    if "how busy" not in legend:
+        assert ("&" in rows) == ("&" in legend)
+        assert "overlapped pair" in legend
+
+
+def test_small_letters_are_the_second_chunk() -> None:
+    text = chart(simulate(build("interleaved", 4, 8)), width=120, colour=False)
+    assert lines(text)[0].startswith("rank 0 F0F1F2F3f0f1f2f3F4F5F6......b0- ")
+    assert "capital letters: chunk 0 (stages 0–3); small: chunk 1 (stages 4–7)" in text.plain
+    # The V: the last rank goes on with what it has just made.
+    assert lines(chart(simulate(build("zbv", 4, 8)), width=80, colour=False))[3].startswith("rank 3 ...FfFfFfFf")
+    assert "small" not in chart(simulate(build("zb-h1", 4, 8)), width=120, colour=False).plain
+
+
+def test_shades_are_chunks_where_there_is_colour() -> None:
+    text = chart(simulate(build("zbv", 4, 8)), width=80, colour=True)
+    first, second = (style_at(text, 3, column).rpartition("on ")[2] for column in (10, 11))
+    assert (first, second) == (HUES[Group.F].dark, shade_of(Group.F, 1, 2, False).fill)
+    assert "dark to light: chunk 0 (stages 0–3), chunk 1 (stages 4–7)" in text.plain
 
 
 def test_several_share_one_scale() -> None:

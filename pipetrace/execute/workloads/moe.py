@@ -31,7 +31,7 @@ class MoeWorkload:
 
     def __init__(self, schedule: Schedule, config: RunConfig, exchange: Exchange) -> None:
         self._schedule, self._config, self._exchange = schedule, config, exchange
-        self._dtype = {"float32": torch.float32, "float64": torch.float64}[config.dtype]
+        self._dtype = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}[config.dtype]
 
     def _seed(self, stream: int, number: int) -> int:
         return (self._config.seed << 30) + (stream << 28) + number
