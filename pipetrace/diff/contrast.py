@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind, code_stage
+from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind, code_part, code_stage, whole_stage
 from pipetrace.timeline import Lane, Timeline
 
 _MOSTLY, _HARDLY = 0.5, 0.05
@@ -42,6 +42,8 @@ def stage_balance(steps: Sequence[Timeline]) -> list[StageShare]:
         return []
     code = np.concatenate([tile.code for tile in tiles])
     duration = np.concatenate([tile.end - tile.start for tile in tiles])
+    if (code_part(code) != 0).any():
+        code, duration = _whole(tiles)
     stages: dict[int, dict[str, int]] = {}
     for stage in np.unique(code_stage(code)).tolist():
         mine = code_stage(code) == stage
@@ -54,6 +56,17 @@ def stage_balance(steps: Sequence[Timeline]) -> list[StageShare]:
     }
     mean = sum(totals.values()) / len(totals) if totals else 0.0
     return [StageShare(stage, stages[stage], total, total / mean if mean else 1.0) for stage, total in totals.items()]
+
+
+def _whole(tiles: Sequence[Timeline]) -> tuple[IntArray, IntArray]:
+    """Actions that are in parts of layers as wholes: their codes, and the sums of their parts."""
+    codes, sums = [], []
+    for tile in tiles:
+        keys = np.stack([whole_stage(tile.code), tile.replica], axis=1)
+        which, of = np.unique(keys, axis=0, return_inverse=True)
+        codes.append(which[:, 0])
+        sums.append(np.bincount(of.ravel(), tile.end - tile.start).astype(np.int64))
+    return np.concatenate(codes), np.concatenate(sums)
 
 
 @dataclass(frozen=True, slots=True)

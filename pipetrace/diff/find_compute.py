@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipetrace.action import NO_ACTION, BoolArray, IntArray, Kind, code_kind, code_stage, code_text
+from pipetrace.action import NO_ACTION, BoolArray, IntArray, Kind, code_kind, code_stage, code_text, is_all_to_all
 from pipetrace.diff.fault import Case, Fault, FaultKind
 from pipetrace.diff.patterns import Cells, CellSet, FloatArray, Pattern, cells_of, explain, robust_deviation
 from pipetrace.diff.replay import Inputs
@@ -58,9 +58,9 @@ def compute_faults(case: Case) -> list[Fault]:
 
 
 def _cells(case: Case, rows: IntArray, ratio: FloatArray) -> tuple[Cells, IntArray, FloatArray]:
-    """Medians by (rank, pipe, stage, kind), these keys as columns, and the time in each."""
+    """Medians by (rank, pipe, stage, kind, whether it is an all-to-all), these as columns, and the time in each."""
     work = case.work
-    columns = np.stack([column[rows] for column in (work.rank, work.pipe, work.stage, work.kind)], axis=1)
+    columns = np.stack([column[rows] for column in _columns(case, work.code)], axis=1)
     keys, of = np.unique(columns, axis=0, return_inverse=True)
     of = of.ravel()
     weight = np.zeros(len(keys))
@@ -69,8 +69,13 @@ def _cells(case: Case, rows: IntArray, ratio: FloatArray) -> tuple[Cells, IntArr
 
 
 def _sets(keys: IntArray) -> list[CellSet]:
-    rank, pipe, stage, kind = keys.T
+    rank, pipe, stage, kind, travels = keys.T
     ones = np.ones(rank.size, dtype=np.bool_)
+    if travels.any():
+        apart = travels == 1
+        sets = [CellSet("all all-to-alls", apart)]
+        sets += [CellSet(f"all-to-alls of rank {r}", apart & (rank == r)) for r in np.unique(rank).tolist()]
+        return sets + [CellSet(of.name, of.cells & ~apart) for of in _sets(np.where([0, 0, 0, 0, 1], 0, keys))]
     sets = [CellSet(f"rank {r}", rank == r) for r in np.unique(rank).tolist()]
     sets += [CellSet(f"stage {s}", stage == s) for s in np.unique(stage).tolist()]
     if np.unique(pipe).size > 1:
@@ -85,20 +90,26 @@ def _sets(keys: IntArray) -> list[CellSet]:
     return sets
 
 
+def _columns(case: Case, code: IntArray) -> tuple[IntArray, ...]:
+    """Rank, pipe, stage, kind, and whether it is an all-to-all, of codes that stand in the rows; each of shape (n,)."""
+    work = case.work
+    return work.rank, work.pipe, code_stage(code), code_kind(code), is_all_to_all(code).astype(np.int64)
+
+
 def _share(case: Case, pattern: Pattern, keys: IntArray) -> FloatArray:
     """What share of each row the pattern's cells make up, of a pair by its halves; shape (n,)."""
     work = case.work
     mine = pattern.cells
     known = {tuple(key) for key in keys[mine].tolist()}
     # Pairs may have halves of a kind that never runs alone: they go with the rest of their stage, or of their rank.
-    chunks = {tuple(key[:3]) for key in keys.tolist()}
-    whole = chunks - {tuple(key[:3]) for key in keys[~mine].tolist()}
-    ranks = {key[0] for key in keys.tolist()} - {key[0] for key in keys[~mine].tolist()}
+    chunks = {tuple(key[:3]) for key in keys.tolist() if not key[4]}
+    whole = chunks - {tuple(key[:3]) for key in keys[~mine].tolist() if not key[4]}
+    ranks = {key[0] for key in keys.tolist()} - {key[0] for key in keys[~mine].tolist() if not key[4]}
 
     def holds(code: IntArray) -> BoolArray:
-        columns = (work.rank, work.pipe, code_stage(code), code_kind(code))
+        columns = _columns(case, code)
         of = [
-            key in known or key[:3] in whole or (key[:3] not in chunks and key[0] in ranks)
+            key in known or (not key[4] and (key[:3] in whole or (key[:3] not in chunks and key[0] in ranks)))
             for key in zip(*(column.tolist() for column in columns), strict=True)
         ]
         return np.array(of, dtype=np.bool_)

@@ -79,6 +79,9 @@ def _healed(case: Case) -> Iterator[tuple[str, Inputs]]:
         )
         yield "P2P free", free
         yield "receives posted ahead", inputs.but(after=free.after)
+    if work.travels.any():
+        hidden = np.where(work.travels, 0, inputs.duration)
+        yield "all-to-all hidden", with_durations(case, hidden)
     yield "no host gaps", inputs.but(gap=np.zeros_like(inputs.gap))
 
 
