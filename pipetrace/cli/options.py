@@ -250,6 +250,10 @@ class ActionCosts:
         except CostError as error:
             raise CostError(f"{self.costs_file}: {error.message}", error.hint) from None
 
+    def all(self, swept: str = "") -> Costs:  # noqa: ARG002 - nothing here is swept
+        """All costs that are said."""
+        return self.of_actions()
+
     def memory_sizes(self) -> MemorySizes | None:
         """What the costs file says of memory, None where it says nothing.
 
