@@ -52,6 +52,7 @@ def command(
     ] = None,
     colour: options.ColourBy = Colour.MICROBATCH,
     as_json: options.Json = False,
+    typed: options.Typed = frozenset(),
 ) -> None:
     from pipetrace.diff.threshold import parse_threshold
     from pipetrace.diff_run import diff_traces
@@ -62,7 +63,7 @@ def command(
         suffix_of(file, DIFF_SUFFIXES)
     limits = [parse_threshold(text) for text in fail_on or []]
     of = costs.all()
-    schedule = reading.what_was_run(sizes, source, of)
+    schedule = reading.what_was_run(sizes, source, of, typed)
     with reading_progress(traces) as progress:
         run = diff_traces(
             traces,
