@@ -69,7 +69,7 @@ def command(
     as_json: options.Json = False,
 ) -> None:
     from pipetrace.advice import advise
-    from pipetrace.candidates import candidates_of, swept
+    from pipetrace.candidates import candidates_of, swept, told_apart
     from pipetrace.compare import Setting, compare
     from pipetrace.metrics import parse_size
     from pipetrace.report.write import suffix_of
@@ -91,8 +91,10 @@ def command(
     limit = None if memory is None else parse_size(memory)
     if limit is not None and bytes_of is None:
         raise typer.BadParameter("--memory needs the model's sizes: [memory] in a --costs-file")
+    files = list(dict.fromkeys(sources or []))
+    own = told_apart([options.own_candidate(file) for file in files], files)
     comparison = compare(
-        [*candidates_of(names or [], everything=not sources), *map(options.own_candidate, sources or [])],
+        [*candidates_of(names or [], everything=not files), *own],
         settings,
         variable=variable,
         per_chunk=costs_per is Per.CHUNK,
