@@ -12,6 +12,7 @@ from pipetrace.costs_io import costs_to_dict
 from pipetrace.diff import Diff, diff, median_step
 from pipetrace.errors import CostError, TraceError
 from pipetrace.fit import fit_costs
+from pipetrace.metrics import all_to_alls
 from pipetrace.schedule import Schedule
 from pipetrace.shown import printable, shown
 from pipetrace.simulate import simulate
@@ -90,8 +91,24 @@ class RunDiff:
             "step": self.recording.step_names[self.step],
             "step_makespans_ns": self.step_makespans,
             **self.diff.to_dict(),
+            **self._all_to_alls(),
             "not_found": list(self.recording.missing),
             "notes": list(self.recording.notes),
+        }
+
+    def _all_to_alls(self) -> dict[str, Any]:
+        """Lists in ns, an entry a rank; nothing where neither timeline has any."""
+        both = {"ideal": all_to_alls(self.diff.ideal), "measured": all_to_alls(self.diff.measured)}
+        if not any(len(of.tiles) for of in both.values()):
+            return {}
+        return {
+            "all_to_all": {
+                which: {
+                    f"{name}_ns": list(of.per_rank(getattr(of, column)))
+                    for name, column in (("time", "duration"), ("hidden", "hidden"), ("exposed", "exposed"))
+                }
+                for which, of in both.items()
+            }
         }
 
 

@@ -13,7 +13,7 @@ from pipetrace.diff import Diff
 from pipetrace.metrics import ALL_FREED_AT, MemorySizes, bubbles, memory_over_time, peak_in_flight_of, phases
 from pipetrace.report.causes import cause_tables
 from pipetrace.report.layout import named_values, table_of
-from pipetrace.report.overlap import InParts, overlap_tables
+from pipetrace.report.overlap import InParts, compared_overlap, overlap_tables
 from pipetrace.report.reordering import reordering_line
 from pipetrace.report.units import TimeUnit, percent, size_unit_for, unit_for
 from pipetrace.schedule import Schedule
@@ -164,6 +164,7 @@ def diff_tables(
         head += [f"{name}\nideal", f"{name}\nmeasured"]
         columns += [both[: len(left)], both[len(left) :]]
     out.append(table_of(head, list(zip(*columns, strict=True)), f"idle time of each rank in {unit.name}"))
+    out += compared_overlap(diff.ideal, diff.measured, unit)
     worst = np.argsort(-diff.slip, kind="stable")[:WORST]
     out.append(
         table_of(
