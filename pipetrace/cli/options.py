@@ -122,10 +122,6 @@ class Sizes:
         }
         return {name: value for name, value in named.items() if value is not None} | own_options(self.option or [])
 
-    def given(self) -> bool:
-        """Whether any was given."""
-        return bool(self.options) or self.ranks is not None or self.microbatches is not None
-
     def schedule(self, name: str | None, source: str | None, costs: Costs) -> Schedule:
         """The schedule that NAME or --from asks for.
 

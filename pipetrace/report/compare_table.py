@@ -7,16 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipetrace.action import Part
 from pipetrace.advice import bytes_needed
 from pipetrace.compare import Comparison, Figures, Row, Setting
 from pipetrace.errors import DeadlockError
 from pipetrace.metrics import MemorySizes
-from pipetrace.part_costs import PART_NAMES, LayerCosts
-from pipetrace.parts_io import kinds_of
+from pipetrace.part_costs import LayerCosts
 from pipetrace.passes import Overlap
 from pipetrace.report.console import stdout_console
 from pipetrace.report.layout import in_groups
+from pipetrace.report.overlap import layer_text
 from pipetrace.report.summary import SCHEMA, schedule_summary
 from pipetrace.report.units import TimeUnit, unit_for
 from pipetrace.waiting import Wait, Waiting
@@ -144,16 +143,6 @@ def _of_layers(setting: Setting, swept: str, where: str) -> str:
     if swept in ("a2a", "weights"):
         return text
     return f"{text}: {layer_text(setting.costs.layer or LayerCosts())}"
-
-
-def layer_text(layer: LayerCosts) -> str:
-    """What the parts of a layer cost, in words."""
-    unit = unit_for(max(max(getattr(of, kind) for kind in "FIW") for of in map(layer.of, Part)))
-    texts = {
-        name: "/".join(unit.number(getattr(getattr(layer, name), kind)) for kind in kinds_of(name))
-        for name in PART_NAMES
-    }
-    return ", ".join(f"{name} {text}" for name, text in texts.items()) + f" {unit.name} (F/I/W)"
 
 
 def _of_waiting(waiting: Waiting, unit: TimeUnit, *, said: bool) -> str:
