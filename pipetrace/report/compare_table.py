@@ -31,7 +31,7 @@ LEGEND = (
 )
 PLAIN_LEGEND = "Params: full-size stages whose parameters a rank holds. Sends: messages between ranks in a step."
 MOE_LEGEND = (
-    "A2a exposed: Σ over ranks of the time of all-to-alls while their rank computes nothing, and its share of all "
+    "Exposed a2a: Σ over ranks of the time of all-to-alls while their rank computes nothing, and its share of all "
     "all-to-all time."
 )
 
@@ -73,8 +73,8 @@ def columns_of(comparison: Comparison, sizes: MemorySizes | None) -> list[Column
         exposed = [row.figures.exposed for row in comparison.rows if row.figures]
         digits = unit.decimals(exposed)
         columns += [
-            Column(("a2a ex-", f"posed {unit.name}"), lambda of: of.exposed, lambda ns: f"{ns / unit.ns:,.{digits}f}"),
-            Column(("of", "a2a"), lambda of: of.fraction_exposed, share),
+            Column(("exposed", f"a2a {unit.name}"), lambda of: of.exposed, lambda ns: f"{ns / unit.ns:,.{digits}f}"),
+            Column(("of all", "a2a"), lambda of: of.fraction_exposed, share),
         ]
     else:
         columns += [
