@@ -72,7 +72,16 @@ def columns_of(comparison: Comparison, sizes: MemorySizes | None) -> list[Column
 
 def unit_of(comparison: Comparison) -> TimeUnit:
     """The unit of all times of a comparison."""
-    return unit_for(max((row.figures.makespan for row in comparison.rows if row.figures), default=0))
+    makespan = max((row.figures.makespan for row in comparison.rows if row.figures), default=0)
+    return unit_for(makespan, [time for setting in comparison.settings for time in _times(setting).values()])
+
+
+def _times(setting: Setting) -> dict[str, int]:
+    """What an action costs, by its letter, in ns; B and FB only where they are given."""
+    default, pair = setting.costs.default, setting.costs.pair
+    times = {"F": default.F, "I": default.I, "W": default.W, "B": default.B}
+    times |= {"FB": None if pair is None else pair.duration, "recompute": default.recompute or None}
+    return {name: ns for name, ns in times.items() if ns is not None}
 
 
 def heading(comparison: Comparison, setting: Setting) -> str:
@@ -83,12 +92,8 @@ def heading(comparison: Comparison, setting: Setting) -> str:
         if name != comparison.variable
     ]
     costs, waiting, swept = setting.costs, setting.waiting, comparison.variable
-    default, network = costs.default, costs.network
-    unit = unit_for(max(default.F, default.I, default.W))
-    beside = {"B": default.B, "FB": None if costs.pair is None else costs.pair.duration}
-    beside |= {"recompute": default.recompute or None}
-    times = {name: getattr(default, name) for name in "FIW"} | {n: ns for n, ns in beside.items() if ns is not None}
-    numbers = ", ".join(f"{name} = {unit.number(ns)}" for name, ns in times.items())
+    network, unit = costs.network, unit_of(comparison)
+    numbers = ", ".join(f"{name} = {unit.number(ns)}" for name, ns in _times(setting).items())
     where = "a stage-chunk" if comparison.per_chunk else "a rank of the plain pipeline"
     differ = ", other stages differ" if costs.stages else ""
     parts = [", ".join(sizes), f"{numbers} {unit.name} on {where}{differ}"]
@@ -180,8 +185,15 @@ def _table(comparison: Comparison, columns: Sequence[Column], width: int) -> Tex
         for row in rows:
             if row.figures is None:
                 what = "deadlock" if isinstance(row.error, DeadlockError) else "not built"
-                text = f"{_short(row.candidate.label, first).ljust(first)}{' ' * gap}{what}: {row.reason}"
-                out.append(_short(text, width) + "\n", "dim")
+                name = f"{_short(row.candidate.label, first).ljust(first)}{' ' * gap}"
+                told = textwrap.wrap(
+                    f"{what}: {row.reason}",
+                    max(width, 2 * len(name)),
+                    initial_indent=name,
+                    subsequent_indent=" " * len(name),
+                    drop_whitespace=False,
+                )
+                out.append("\n".join(line.rstrip() for line in told) + "\n", "dim")
             else:
                 out.append(line(row.candidate.label, cells[row], _best(rows, row, columns)))
     out.rstrip()
