@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipetrace.errors import ActionError
+from pipetrace.shown import shown
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
@@ -127,6 +128,18 @@ def whole_stage(code: Codes) -> Codes:
     return code & ~_PART_FIELDS
 
 
+_Member = TypeVar("_Member", Kind, Part)
+
+
+def _member(known: type[_Member], value: object) -> _Member:
+    """The member with that value; raises an ActionError where there is none."""
+    if type(value) is int and value in tuple(known):
+        return known(value)
+    raise ActionError(
+        f"{shown(value)} is no {known.__name__.lower()} of an action", f"give {known.__name__}.{known(1).name}"
+    )
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Action:
     """One action of a schedule.
@@ -151,14 +164,23 @@ class Action:
     part: Part | None = None
 
     def __post_init__(self) -> None:
+        # A number stands for the kind or part that has it as its value; everything else compares with `is`.
+        if type(self.kind) is not Kind:
+            object.__setattr__(self, "kind", _member(Kind, self.kind))
+        if self.part is not None and type(self.part) is not Part:
+            object.__setattr__(self, "part", _member(Part, self.part))
         for name, value, most in (
             ("stage", self.stage, MAX_STAGE),
             ("microbatch", self.microbatch, MAX_MICROBATCH),
             ("pipe", self.pipe, MAX_PIPE),
             ("layer", self.layer, MAX_LAYER),
         ):
-            if value is not None and not 0 <= value <= most:
-                raise ActionError(f"{name} {value} of a {self.kind.name} is outside 0 ... {most}")
+            if value is None and name in ("microbatch", "layer"):
+                continue
+            if type(value) is not int and not isinstance(value, np.integer):
+                raise ActionError(f"{name} {shown(value)} of a {self.kind.name} is no whole number")
+            if not 0 <= value <= most:
+                raise ActionError(f"{name} {shown(value)} of a {self.kind.name} is outside 0 ... {most}")
         if (self.microbatch is None) != (self.kind in WHOLE_STAGE_KINDS):
             verb = "takes no" if self.kind in WHOLE_STAGE_KINDS else "needs a"
             raise ActionError(f"{self.kind.name} of stage {self.stage} {verb} microbatch")
@@ -226,6 +248,9 @@ class Pair:
     backward: Action
 
     def __post_init__(self) -> None:
+        halves = (self.forward, self.backward)
+        if any(not isinstance(half, Action) for half in halves):
+            raise ActionError(f"a pair of {shown(halves)}", "give two actions, the forward first")
         if self.forward.kind is not Kind.F or self.backward.kind not in (Kind.B, Kind.I):
             raise ActionError(
                 f"({self.forward};{self.backward})OVERLAP_F_B does not join a forward and a backward",

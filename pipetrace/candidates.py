@@ -9,6 +9,9 @@ from dataclasses import replace
 from pipetrace.compare import Candidate, Setting
 from pipetrace.costs import Costs, Link
 from pipetrace.errors import CostError, ScheduleError
+from pipetrace.part_costs import LayerCosts
+from pipetrace.passes import MoeOrder, Overlap
+from pipetrace.passes.steady_pair import with_ratio, with_weight_share
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import ScheduleSpec, build_spec, check_options, get, listed
 from pipetrace.shown import shown
@@ -19,13 +22,16 @@ from pipetrace.waiting import Wait
 OPTIONS: Mapping[str, str] = {"v": "chunks"}
 """Short names of builders' options, as they are written in text."""
 
+MOE_VARIABLES = ("layers", "moe-order", "a2a", "weights")
+"""What can be swept of MoE layers: a2a is all-to-all over compute time, weights the share of W in the backward."""
+
 _COUNT = re.compile(r"[0-9]{1,9}")
 
-VARIABLES = ("m", "p", "v", "group", "pipes", "p2p", "p2p-across", "ranks-per-node", "wait")
+VARIABLES = ("m", "p", "v", "group", "pipes", "p2p", "p2p-across", "ranks-per-node", "wait", *MOE_VARIABLES)
 
 
 def candidate_of(text: str) -> Candidate:
-    """`NAME` or `NAME:v=4,group=8`.
+    """`NAME` or `NAME:v=4,group=8`; with `moe-order=ORDER` among them in parts of MoE layers.
 
     Raises:
         ScheduleError: There is no such schedule, it does not take an option, or an option is not NAME=VALUE.
@@ -37,9 +43,17 @@ def candidate_of(text: str) -> Candidate:
         if not equals:
             raise ScheduleError(f"cannot read {shown(item)} of {shown(text)}", "write NAME:v=4,group=8")
         options[OPTIONS.get(option.strip(), option.strip())] = literal(value.strip())
+    order = options.pop("moe-order", None)
     spec = get(name)
     check_options(spec, options)
-    return of_spec(spec, options, text.replace(":", " ").replace(",", " "))
+    label = text.replace(":", " ").replace(",", " ").replace("moe-order=", "")
+    return replace(of_spec(spec, options, label), order=None if order is None else _order(str(order)))
+
+
+def _order(text: str) -> MoeOrder:
+    if text not in list(MoeOrder):
+        raise ScheduleError(f"no order of MoE layers is called {shown(text)}", f"orders are {', '.join(MoeOrder)}")
+    return MoeOrder(text)
 
 
 def candidates_of(texts: Sequence[str], *, everything: bool) -> list[Candidate]:
@@ -108,6 +122,8 @@ def swept(text: str, base: Setting, unit: str) -> tuple[str, list[Setting]]:
         raise ScheduleError(
             f"cannot sweep {shown(text)}", f"write m=8,16,32; what can be swept is {', '.join(VARIABLES)}"
         )
+    if variable in MOE_VARIABLES:
+        return variable, [_in_parts(base, variable, place, value, text) for place, value in enumerate(values)]
     if variable == "wait":
         return variable, [_waiting(base, place, value) for place, value in enumerate(values)]
     if variable in ("p2p", "p2p-across"):
@@ -119,6 +135,37 @@ def _waiting(base: Setting, place: int, value: str) -> Setting:
     if value not in list(Wait):
         raise ScheduleError(f"cannot sweep wait: {shown(value)} is none", f"write wait={','.join(Wait)}")
     return replace(base, waiting=replace(base.waiting, policy=Wait(value)), value=float(place), label=value)
+
+
+def _in_parts(base: Setting, variable: str, place: int, value: str, text: str) -> Setting:
+    overlap, layer = base.overlap or Overlap(), base.costs.layer or LayerCosts()
+    if variable == "moe-order":
+        changed = Overlap(_order(value), overlap.layers)
+        if changed.splits:
+            changed = replace(overlap, order=changed.order)
+        return replace(base, overlap=changed, value=float(place), label=value)
+    if variable == "layers":
+        at = _count(base, "m", value, text)
+        changed = replace(overlap, layers=at.microbatches)
+        return replace(base, overlap=changed, value=float(value), label=value)
+    number = _ratio(value, variable, text)
+    layer = with_ratio(layer, number) if variable == "a2a" else with_weight_share(layer, number)
+    costs = replace(base.costs, layer=layer)
+    return replace(base, overlap=overlap, costs=costs, value=number, label=value)
+
+
+def _ratio(value: str, variable: str, text: str) -> float:
+    most = 100.0 if variable == "a2a" else 1.0
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= most:
+        raise CostError(
+            f"cannot sweep {shown(text)}: {shown(value)} is no number from 0 to {most:g}",
+            "a2a=0.5,1 is all-to-all over compute time, weights=0.3,0.5 the share of W in the backward",
+        )
+    return number
 
 
 def _transfers(base: Setting, variable: str, value: str, unit: str) -> Setting:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from pipetrace.costs import Costs
 from pipetrace.errors import CostError, PipetraceError, ScheduleError
-from pipetrace.metrics import Bubbles, PeakInFlight, bubbles, peak_in_flight_of
+from pipetrace.metrics import AllToAlls, Bubbles, PeakInFlight, all_to_alls, bubbles, peak_in_flight_of
+from pipetrace.passes import MoeOrder, Overlap, expand_moe, stage_costs
 from pipetrace.same_model import cut
 from pipetrace.schedule import Schedule
 from pipetrace.simulate import simulate
@@ -24,6 +25,8 @@ class Setting:
         ranks, microbatches: p and m.
         costs: Of a rank of the plain pipeline, or of a stage-chunk; see `compare`.
         options: Options of builders; each goes to those that take it.
+        overlap: How stages are run in parts of MoE layers, with the layers of a stage of the plain pipeline, or of a
+            stage-chunk; None for whole stages.
         waiting: How ranks wait.
         value: Of the swept variable, for a chart's axis, or its place among words; None without a sweep.
         label: The same as it is printed.
@@ -33,6 +36,7 @@ class Setting:
     microbatches: int
     costs: Costs
     options: Mapping[str, object]
+    overlap: Overlap | None = None
     waiting: Waiting = field(default_factory=Waiting)
     value: float | None = None
     label: str = ""
@@ -47,12 +51,14 @@ class Candidate:
         build: (p, m, options, costs) → Schedule; raises ScheduleError for sizes that it does not take.
         options: Its own options, over the setting's.
         takes: Names of the options that it takes.
+        order: Of the parts of its MoE layers, over the setting's.
     """
 
     label: str
     build: Callable[[int, int, Mapping[str, object], Costs], Schedule]
     options: Mapping[str, object]
     takes: frozenset[str]
+    order: MoeOrder | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +71,7 @@ class Figures:
         bubbles: Both kinds, of each rank.
         chunks: Peak activations of each rank, in chunks.
         transfers: Messages between ranks in a step: activations and their gradients.
+        all_to_alls: Of MoE layers; None for whole stages.
     """
 
     schedule: Schedule
@@ -73,6 +80,17 @@ class Figures:
     bubbles: Bubbles
     chunks: PeakInFlight
     transfers: int
+    all_to_alls: AllToAlls | None = None
+
+    @property
+    def exposed(self) -> int:
+        """Σ ns of all-to-alls without compute of their rank."""
+        return 0 if self.all_to_alls is None else int(self.all_to_alls.exposed.sum())
+
+    @property
+    def fraction_exposed(self) -> float:
+        """The same as a share of all their time."""
+        return 0.0 if self.all_to_alls is None else self.all_to_alls.fraction_exposed
 
     @property
     def size(self) -> Fraction:
@@ -174,7 +192,8 @@ def compare(
         candidates, settings: At least one of each.
         variable: What differs between the settings.
         per_chunk: Take the costs as those of a stage-chunk. By default they are of a rank of the plain pipeline, so
-            that all schedules run the same model: a chunk costs p / n_stages of them.
+            that all schedules run the same model: a chunk costs p / n_stages of them, or has p / n_stages of the
+            MoE layers.
         each: Passes on what is to be done, and may show how far it is.
 
     Raises:
@@ -198,6 +217,9 @@ def _row(setting: Setting, candidate: Candidate, per_chunk: bool) -> Row:
     p, m, costs = setting.ranks, setting.microbatches, setting.costs
     options = {name: value for name, value in setting.options.items() if name in candidate.takes}
     options |= candidate.options
+    overlap = _overlap_of(setting, candidate)
+    if overlap is not None:
+        return _row_in_parts(setting, candidate, options, overlap, per_chunk)
     try:
         schedule = candidate.build(p, m, options, costs)
         if not per_chunk and schedule.stages != p:
@@ -213,3 +235,39 @@ def _row(setting: Setting, candidate: Candidate, per_chunk: bool) -> Row:
     links = schedule.links
     transfers = int(links.crosses(links.inputs).sum() + links.crosses(links.gradients).sum())
     return Row(candidate, setting, Figures(schedule, of, costs, bubbles(of), peak_in_flight_of(of), transfers))
+
+
+def _overlap_of(setting: Setting, candidate: Candidate) -> Overlap | None:
+    """How a candidate's stages are run in parts; None for whole stages."""
+    if candidate.order is None:
+        return setting.overlap
+    given = setting.overlap or Overlap()
+    if not replace(Overlap(), order=candidate.order).splits:
+        return Overlap(candidate.order, given.layers)
+    return replace(given, order=candidate.order)
+
+
+def _row_in_parts(
+    setting: Setting, candidate: Candidate, options: Mapping[str, object], overlap: Overlap, per_chunk: bool
+) -> Row:
+    p, m, costs = setting.ranks, setting.microbatches, setting.costs
+    try:
+        schedule = candidate.build(p, m, options, stage_costs(costs, overlap))
+        if not per_chunk and schedule.stages != p:
+            layers = Fraction(overlap.layers * p, schedule.stages)
+            if layers.denominator != 1:
+                least = overlap.layers * layers.denominator
+                raise ScheduleError(
+                    f"{overlap.layers} layers on a rank cannot be cut into {schedule.stages // p} stages of whole ones",
+                    f"give --layers {least}, or a multiple of it, or --costs-per chunk",
+                )
+            overlap = replace(overlap, layers=int(layers))
+            if "costs" in candidate.takes:
+                schedule = candidate.build(p, m, options, stage_costs(costs, overlap))
+        schedule = expand_moe(schedule, overlap, costs)
+        of = simulate(schedule, costs, setting.waiting)
+    except (ScheduleError, CostError) as error:
+        return Row(candidate, setting, None, error)
+    hidden, links = all_to_alls(of), schedule.links
+    transfers = int(links.crosses(links.inputs).sum() + links.crosses(links.gradients).sum())
+    return Row(candidate, setting, Figures(schedule, of, costs, bubbles(of), peak_in_flight_of(of), transfers, hidden))

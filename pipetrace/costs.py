@@ -9,10 +9,11 @@ import numpy as np
 
 from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind, code_part, code_stage
 from pipetrace.errors import CostError
+from pipetrace.jitter import Jitter
 from pipetrace.part_costs import LayerCosts
 from pipetrace.schedule import Schedule
 from pipetrace.shown import shown
-from pipetrace.times import MAX_COST, UNITS
+from pipetrace.times import MAX_COST, UNITS, is_count
 
 MAX_MESSAGE = 1 << 50  # bytes: a PiB
 MAX_NODE = 1_000_000  # ranks
@@ -33,7 +34,7 @@ class StageCosts:
         optim: Optimiser at the end of a step.
 
     Raises:
-        CostError: A cost is negative, or over 1,000 s.
+        CostError: A cost is negative, over 1,000 s, or no whole number.
     """
 
     F: int
@@ -47,7 +48,7 @@ class StageCosts:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if value is not None and not 0 <= value <= MAX_COST:
+            if not is_count(value, MAX_COST) and not (name == "B" and value is None):
                 raise CostError(f"{name} costs {shown(value)} ns", "give a time between 0 and 1000 s")
 
     @property
@@ -71,9 +72,9 @@ class PairCost:
     backward_ready: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.duration <= 2 * MAX_COST:
-            raise CostError(f"FB costs {self.duration} ns", "give a time between 0 and 2000 s")
-        if not (0 <= self.forward_ready <= self.duration and 0 <= self.backward_ready <= self.duration):
+        if not is_count(self.duration, 2 * MAX_COST):
+            raise CostError(f"FB costs {shown(self.duration)} ns", "give a time between 0 and 2000 s")
+        if not (is_count(self.forward_ready, self.duration) and is_count(self.backward_ready, self.duration)):
             raise CostError("an overlapped pair's outputs must be ready between its start and its end")
 
 
@@ -118,10 +119,9 @@ class Link:
     bandwidth: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.latency <= MAX_COST:
-            raise CostError(f"a latency of {self.latency} ns", "give a time between 0 and 1000 s")
-        if self.bandwidth is not None and not self.bandwidth > 0:
-            raise CostError(f"a bandwidth of {self.bandwidth} GB/s", "give one above 0")
+        if not is_count(self.latency, MAX_COST):
+            raise CostError(f"a latency of {shown(self.latency)} ns", "give a time between 0 and 1000 s")
+        _check_bandwidth(self.bandwidth)
 
     def time(self, message_bytes: int) -> int:
         """ns that a message takes: latency + bytes / bandwidth.
@@ -162,10 +162,18 @@ class Network:
     links: Mapping[tuple[int, int], Link] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.message_bytes <= MAX_MESSAGE:
+        _check_bandwidth(self.bandwidth)
+        if not is_count(self.message_bytes, MAX_MESSAGE):
             raise CostError(f"a message of {shown(self.message_bytes)} bytes", f"give between 0 and {MAX_MESSAGE}")
-        if self.ranks_per_node is not None and not 1 <= self.ranks_per_node <= MAX_NODE:
+        if self.ranks_per_node is not None and not (is_count(self.ranks_per_node, MAX_NODE) and self.ranks_per_node):
             raise CostError(f"{shown(self.ranks_per_node)} ranks a node", f"give between 1 and {MAX_NODE}")
+
+
+def _check_bandwidth(bandwidth: float | None) -> None:
+    """Raises a CostError for a bandwidth that is no positive number; None is no limit."""
+    good = bandwidth is None or (isinstance(bandwidth, int | float) and not isinstance(bandwidth, bool))
+    if not good or (bandwidth is not None and not bandwidth > 0):
+        raise CostError(f"a bandwidth of {shown(bandwidth)} GB/s", "give one above 0")
 
 
 UNIT_STAGE = StageCosts(F=UNITS["ms"], I=UNITS["ms"], W=UNITS["ms"])
@@ -184,6 +192,8 @@ class Costs:
         network: What sizes, bandwidths, nodes and single links add or change.
         layer: Costs of the parts of an MoE layer, for schedules in parts; 1 ms for each F, I and W when None.
         stage_layers: Costs of the layers of single stages.
+        jitter: How far the durations of single actions scatter; None for not at all. A pair that has a cost of its own
+            scatters as its forward.
 
     Raises:
         CostError: `p2p` is negative, or over 1,000 s.
@@ -196,10 +206,11 @@ class Costs:
     network: Network = Network()
     layer: LayerCosts | None = None
     stage_layers: Mapping[int, LayerCosts] = field(default_factory=dict)
+    jitter: Jitter | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.p2p <= MAX_COST:
-            raise CostError(f"a transfer costs {self.p2p} ns", "give a time between 0 and 1000 s")
+        if not is_count(self.p2p, MAX_COST):
+            raise CostError(f"a transfer costs {shown(self.p2p)} ns", "give a time between 0 and 1000 s")
 
     def of(self, stage: int) -> StageCosts:
         """The costs of one stage."""
@@ -252,13 +263,17 @@ class Costs:
             table[Kind.I, stage], table[Kind.W, stage] = of.I + of.recompute, of.W
         duration: IntArray = table[code_kind(schedule.code), code_stage(schedule.code)]
         paired = schedule.partner != NO_ACTION
-        if paired.any():
-            if self.pair is None:
-                partner = schedule.partner[paired]
-                duration[paired] += table[code_kind(partner), code_stage(partner)]
-            else:
-                duration[paired] = self._pair_column(schedule, "duration")[paired] + self._recompute(schedule)[paired]
+        if self.pair is not None and paired.any():
+            duration[paired] = self._pair_column(schedule, "duration")[paired] + self._recompute(schedule)[paired]
+        duration = self.scattered(schedule.code, duration)
+        if self.pair is None and paired.any():
+            partner = schedule.partner[paired]
+            duration[paired] += self.scattered(partner, table[code_kind(partner), code_stage(partner)])
         return duration
+
+    def scattered(self, code: IntArray, duration: IntArray) -> IntArray:
+        """`duration` of actions, both of shape (n,), with their jitter."""
+        return duration if self.jitter is None else self.jitter.applied(code, duration)
 
     def _part_durations(self, schedule: Schedule) -> IntArray:
         if any(self.of(stage).recompute for stage in range(schedule.stages)):
@@ -268,7 +283,7 @@ class Costs:
             )
         table = np.stack([self.layer_of(stage).table for stage in range(schedule.stages)])
         duration: IntArray = table[code_stage(schedule.code), code_kind(schedule.code), code_part(schedule.code)]
-        return duration
+        return self.scattered(schedule.code, duration)
 
     def ready(self, schedule: Schedule, duration: IntArray) -> tuple[IntArray, IntArray]:
         """ns from every row's start to its forward output and to its input gradient; two arrays of shape (n,)."""
@@ -276,7 +291,7 @@ class Costs:
             return duration, duration
         paired, recompute = schedule.partner != NO_ACTION, self._recompute(schedule)
         forward, backward = (
-            np.where(paired, self._pair_column(schedule, name) + recompute, duration)
+            np.where(paired, self.scattered(schedule.code, self._pair_column(schedule, name) + recompute), duration)
             for name in ("forward_ready", "backward_ready")
         )
         return forward, backward

@@ -8,13 +8,14 @@ from typing import Any
 
 from pipetrace.costs import Costs, Link, Network, PairCost, RunCosts, StageCosts
 from pipetrace.errors import CostError
+from pipetrace.jitter import Jitter
 from pipetrace.moe_model import model_from_dict
 from pipetrace.part_costs import LayerCosts
 from pipetrace.parts_io import parts_from_dict, parts_to_dict
 from pipetrace.shown import shown
 from pipetrace.times import UNITS, parse_time, table_time
 
-_ENTRIES = ("unit", "p2p", "default", "stages", "pair", "network", "parts", "model", "memory")
+_ENTRIES = ("unit", "p2p", "default", "stages", "pair", "network", "parts", "model", "memory", "jitter")
 _PAIR_ENTRIES = ("duration", "forward_ready", "backward_ready")
 _RUN_ENTRIES = ("alone", "first", "inner", "last")
 _STAGE_ENTRIES = ("F", "I", "W", "B", "recompute", "reduce_grad", "optim")
@@ -70,6 +71,8 @@ def costs_to_dict(costs: Costs) -> dict[str, Any]:
         out["pair"] = _pair_to_dict(costs.pair)
     if costs.network != Network():
         out["network"] = _network_to_dict(costs.network)
+    if costs.jitter is not None:
+        out["jitter"] = {"share": costs.jitter.share, "seed": costs.jitter.seed}
     if costs.layer is not None or costs.stage_layers:
         out["parts"] = parts_to_dict(costs.layer or LayerCosts())
         if costs.stage_layers:
@@ -108,6 +111,7 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
         default = { F = 1, I = 1, W = 1 }        # and B, where it is not I + W
         stages.0 = { F = 1.2 }                   # what differs from the default; B is I + W again with a new I or W
         pair = { duration = 2.5, forward_ready = 2.0, backward_ready = 2.5 }
+        jitter = { share = 0.5, seed = 0 }       # single actions take between half and one and a half times as long
 
         [network]                                # what a transfer takes beside p2p, its latency
         message_bytes = 8_388_608
@@ -181,7 +185,17 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
         network=_network_from_dict(table.get("network", {}), unit),
         layer=layer,
         stage_layers=stage_layers,
+        jitter=_jitter_from_dict(table["jitter"]) if "jitter" in table else None,
     )
+
+
+def _jitter_from_dict(table: Any) -> Jitter:
+    good = isinstance(table, Mapping) and "share" in table and not set(table) - {"share", "seed"}
+    if not good or not all(type(number) in (int, float) for number in table.values()):
+        raise CostError("jitter of the costs is no share and seed", "write jitter = { share = 0.5, seed = 0 }")
+    if type(table.get("seed", 0)) is not int:
+        raise CostError(f"a seed of {shown(table['seed'])}", "give a whole number")
+    return Jitter(**table)
 
 
 def _layers_from_dict(table: Mapping[str, Any], unit: str) -> tuple[LayerCosts | None, dict[int, LayerCosts]]:

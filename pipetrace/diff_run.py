@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,6 +100,9 @@ def diff_traces(
     schedule: Schedule | None = None,
     costs: Costs | None = None,
     transfers: Costs | None = None,
+    *,
+    labels: Sequence[str] = (),
+    progress: Callable[[int], None] | None = None,
 ) -> RunDiff:
     """Reads traces and diffs their step of median makespan against the ideal.
 
@@ -109,6 +112,8 @@ def diff_traces(
         costs: Of the ideal. When None: those the run was made to take, where its workload takes exact costs, else
             the medians of what was measured.
         transfers: Costs whose transfers the ideal takes, where `costs` is None.
+        labels: Patterns of labels of the user's own, see `pipetrace.trace.labels.Labels`.
+        progress: Is told how many bytes of traces were read since it was told last.
 
     Raises:
         TraceError: Nothing can be read, there is no schedule to compare with, or what lies in the run folder
@@ -119,7 +124,7 @@ def diff_traces(
     from pipetrace.trace.torch_csv import read_csv
     from pipetrace.trace.torch_profiler import read_recording
 
-    recording = read_recording(paths)
+    recording = read_recording(paths, schedule, labels=labels, progress=progress)
     recording = replace(recording, steps=tuple(step.of_replica(0) for step in recording.steps))
     for folder in paths:
         check_record(folder, recording)

@@ -43,9 +43,7 @@ def lane_times(schedule: Schedule, costs: Costs) -> LaneTimes:
         CostError: The costs are of another schedule.
     """
     links, duration, fence = schedule.links, costs.durations(schedule), schedule.fences
-    # Of the two first parts of a pair behind a fence, the first waits for the other's input too.
-    begins, forward = _begins_stage(schedule), code_kind(schedule.code) == Kind.F
-    with_other = np.flatnonzero(fence[:-1] & begins[:-1] & begins[1:] & (forward[:-1] != forward[1:]))
+    with_other = fenced_pairs(schedule)
     other = dict(zip(with_other.tolist(), (with_other + 1).tolist(), strict=True))
     order = _gathered(links, with_other).order
     # A part waits for one other at most: a forward for the part before, a backward for the part behind. Its own
@@ -71,6 +69,16 @@ def lane_times(schedule: Schedule, costs: Costs) -> LaneTimes:
     start_of = np.array(starts, dtype=np.int64)
     there = start_of[producer] + delay
     return LaneTimes(start_of[:-1], start_of[:-1] + duration, there, np.array(idle_since, dtype=np.int64))
+
+
+def fenced_pairs(schedule: Schedule) -> IntArray:
+    """The rows behind a fence that are the first part of one half of a pair, the row behind them that of the other.
+
+    Both wait for the inputs of both.
+    """
+    begins, forward = _begins_stage(schedule), code_kind(schedule.code) == Kind.F
+    with_other = schedule.fences[:-1] & begins[:-1] & begins[1:] & (forward[:-1] != forward[1:])
+    return np.flatnonzero(with_other)
 
 
 def _begins_stage(schedule: Schedule) -> BoolArray:

@@ -10,7 +10,7 @@ import numpy as np
 from pipetrace.action import ALL_TO_ALL_PARTS, IntArray, Kind, Part
 from pipetrace.errors import CostError
 from pipetrace.shown import shown
-from pipetrace.times import MAX_COST, UNITS
+from pipetrace.times import MAX_COST, UNITS, is_count
 
 _UNIT = UNITS["ms"]  # what a part costs of which nothing is said
 
@@ -25,7 +25,7 @@ class PartCosts:
         W: Weight gradient; 0 for an all-to-all, which has none. A full backward takes I + W.
 
     Raises:
-        CostError: A cost is negative, or over 1,000 s.
+        CostError: A cost is negative, over 1,000 s, or no whole number.
     """
 
     F: int = _UNIT
@@ -35,7 +35,7 @@ class PartCosts:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if not 0 <= value <= MAX_COST:
+            if not is_count(value, MAX_COST):
                 raise CostError(f"{name} of a part costs {shown(value)} ns", "give a time between 0 and 1000 s")
 
 

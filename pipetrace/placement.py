@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipetrace.errors import ScheduleError
+from pipetrace.shown import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,7 @@ class Placement:
         name: "loop", "v", "mirrored", or "custom" for one that was read off a schedule.
 
     Raises:
-        ScheduleError: A rank is out of range or holds nothing, or the pipes differ in length.
+        ScheduleError: A rank is no whole number, out of range or holds nothing, or the pipes differ in length.
     """
 
     ranks: int
@@ -26,6 +28,15 @@ class Placement:
     name: str = "custom"
 
     def __post_init__(self) -> None:
+        try:
+            table = tuple(tuple(map(operator.index, stages)) for stages in self.table)
+            object.__setattr__(self, "ranks", operator.index(self.ranks))
+        except TypeError:
+            raise ScheduleError(
+                f"a placement of {shown(self.ranks)} ranks and the table {shown(self.table)}",
+                "give a whole number of ranks, and for each pipe the rank of every stage",
+            ) from None
+        object.__setattr__(self, "table", table)
         if self.ranks < 1 or not self.table or not self.table[0]:
             raise ScheduleError("a placement needs at least one rank, one pipe and one stage")
         if len({len(stages) for stages in self.table}) > 1:

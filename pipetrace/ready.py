@@ -7,12 +7,14 @@ the first action that is *ready*, within a cap on the activations it holds.
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from pipetrace.action import NO_ACTION, IntArray, Kind, code_kind
+from pipetrace.errors import ScheduleError
 from pipetrace.links import Links
 from pipetrace.schedule import Schedule
 from pipetrace.transfers import is_transfer
@@ -100,6 +102,10 @@ def ready_lists(schedule: Schedule, waiting: Waiting) -> list[Callable[[], Ready
 
     An activation is taken by F and given back at the end of B or W. The cap of each rank is `waiting.caps`, or else the
     most that its list order holds.
+
+    Raises:
+        ScheduleError: A rank may leave the list order, and the caps are not one a rank, or less than the list order
+            itself reaches: a rank that falls back on it could not keep them.
     """
     kind = code_kind(schedule.code)
     backward_kind = code_kind(np.where(schedule.partner != NO_ACTION, schedule.partner, schedule.code))
@@ -108,13 +114,29 @@ def ready_lists(schedule: Schedule, waiting: Waiting) -> list[Callable[[], Ready
     compute = np.flatnonzero(~is_transfer(schedule.code))
     takes_of, gives_of = takes.tolist(), gives.tolist()
 
-    def of_rank(rank: int) -> Callable[[], ReadyList]:
-        begin, end = np.searchsorted(compute, schedule.first[rank : rank + 2])
-        rows = compute[begin:end].tolist()
-        cap = _peak(takes, gives, rows) if waiting.caps is None else waiting.caps[rank]
+    bounds = np.searchsorted(compute, schedule.first).tolist()
+    lists = [compute[begin:end].tolist() for begin, end in itertools.pairwise(bounds)]
+    caps = [_peak(takes, gives, rows) for rows in lists]
+    if waiting.caps is not None and waiting.reorders:
+        _check_caps(waiting.caps, caps)
+        caps = list(waiting.caps)
+
+    def of_rank(rows: Sequence[int], cap: int) -> Callable[[], ReadyList]:
         return lambda: ReadyList(rows, takes_of, gives_of, cap, reorder=waiting.reorders)
 
-    return [of_rank(rank) for rank in range(schedule.ranks)]
+    return [of_rank(rows, cap) for rows, cap in zip(lists, caps, strict=True)]
+
+
+def _check_caps(caps: Sequence[int], peaks: Sequence[int]) -> None:
+    """Refuses caps that a list order with these peaks cannot keep."""
+    if len(caps) != len(peaks):
+        raise ScheduleError(f"{len(caps)} caps for {len(peaks)} ranks", "give one a rank")
+    for rank, (cap, peak) in enumerate(zip(caps, peaks, strict=True)):
+        if cap < peak:
+            raise ScheduleError(
+                f"rank {rank}: a cap of {cap} chunks has no room for the list order, which holds {peak}",
+                f"this order needs caps of at least {max(peaks)}",
+            )
 
 
 def _peak(takes: IntArray, gives: IntArray, rows: Sequence[int]) -> int:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+
 from pipetrace.errors import CostError
 from pipetrace.shown import shown
 
@@ -64,3 +66,14 @@ def table_time(value: Any, unit: str) -> int:
         # Python refuses to write integers of thousands of digits, which TOML can hold.
         raise CostError(f"a time of {shown(value)} {unit} is too long", _RANGE)
     return parse_time(str(value), unit, _FILE_HINT)
+
+
+def is_count(value: object, most: int | None = None) -> bool:
+    """Whether a value is a whole number from 0 to `most`; True and 1.0 are none, an integer of numpy is.
+
+    >>> is_count(3), is_count(True), is_count(1.5), is_count("3"), is_count(3, 2)
+    (True, False, False, False, False)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        return False
+    return int(value) >= 0 and (most is None or int(value) <= most)

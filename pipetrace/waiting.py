@@ -9,7 +9,7 @@ from typing import Any
 
 from pipetrace.errors import CostError
 from pipetrace.shown import shown
-from pipetrace.times import MAX_COST
+from pipetrace.times import MAX_COST, is_count
 
 
 class Wait(StrEnum):
@@ -28,17 +28,17 @@ class Waiting:
     """How ranks wait, and what waiting costs.
 
     Args:
-        policy: See `Wait`.
+        policy: See `Wait`; its text will do.
         reorder: Whether `dataflow` may leave the list order; without it equals list order.
-        caps: Most activations in flight on each rank that `dataflow` may reach, freed at W, in chunks; None for the
-            peak of the list order.
+        caps: Most activations in flight on each rank that `dataflow` may reach, freed at W, in chunks; at least the
+            peak of the list order, which it is when None.
         ordered: Whether the transfers of a pair of ranks, both ways, share one channel and run in the order in which
             they were posted, as on NCCL's one stream a pair.
         post: ns of the compute lane for each posting of a send or receive.
         spin: By how much compute is slowed while a posted receive spins: 0.1 makes it take a tenth longer.
 
     Raises:
-        CostError: A cost is negative.
+        CostError: A cost is negative, or something is of the wrong type.
     """
 
     policy: Wait = Wait.PREFETCH
@@ -54,10 +54,22 @@ class Waiting:
         return self.policy is Wait.DATAFLOW and self.reorder
 
     def __post_init__(self) -> None:
-        if not 0 <= self.post <= MAX_COST:
-            raise CostError(f"posting a transfer costs {self.post} ns", "give a time between 0 and 1000 s")
-        if not 0 <= self.spin <= 100:
-            raise CostError(f"a spinning receive slows compute by {self.spin}", "give a share from 0 on, e.g. 0.1")
+        if self.policy not in tuple(Wait):
+            raise CostError(f"unknown way of waiting {shown(self.policy)}", f"they are {', '.join(Wait)}")
+        object.__setattr__(self, "policy", Wait(self.policy))  # everything else compares with `is`
+        for name in ("reorder", "ordered"):
+            if not isinstance(getattr(self, name), bool):
+                raise CostError(f"{name} of the way of waiting is {shown(getattr(self, name))}", "it is true or false")
+        if self.caps is not None:
+            if not isinstance(self.caps, Sequence) or not all(is_count(cap) for cap in self.caps):
+                raise CostError(f"caps of the way of waiting are {shown(self.caps)}", "give a list: one count a rank")
+            object.__setattr__(self, "caps", tuple(map(int, self.caps)))
+        if not is_count(self.post, MAX_COST):
+            raise CostError(f"posting a transfer costs {shown(self.post)} ns", "give a time between 0 and 1000 s")
+        if isinstance(self.spin, bool) or not isinstance(self.spin, int | float) or not 0 <= self.spin <= 100:
+            raise CostError(
+                f"a spinning receive slows compute by {shown(self.spin)}", "give a share from 0 on, e.g. 0.1"
+            )
 
 
 def waiting_to_dict(waiting: Waiting) -> dict[str, Any]:
@@ -76,12 +88,4 @@ def waiting_from_dict(table: Mapping[str, Any]) -> Waiting:
     Raises:
         CostError: An entry cannot be understood.
     """
-    policy, reorder, caps = table.get("wait", Wait.PREFETCH), table.get("reorder", True), table.get("caps")
-    if policy not in tuple(Wait):
-        raise CostError(f"unknown way of waiting {shown(policy)}", f"they are {', '.join(Wait)}")
-    if not isinstance(reorder, bool):
-        raise CostError(f"reorder of the way of waiting is {shown(reorder)}", "it is true or false")
-    good = caps is None or (isinstance(caps, list) and all(type(cap) is int and cap >= 0 for cap in caps))
-    if not good:
-        raise CostError(f"caps of the way of waiting are {shown(caps)}", "they are a list of counts")
-    return Waiting(Wait(policy), reorder=reorder, caps=caps)
+    return Waiting(table.get("wait", Wait.PREFETCH), reorder=table.get("reorder", True), caps=table.get("caps"))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -149,3 +151,35 @@ def test_error_of_a_long_text_is_short() -> None:
 def test_code_of_no_action_is_refused(code: int) -> None:
     with pytest.raises(ActionError):
         Action.from_code(code)
+
+
+def test_a_kind_or_part_by_its_value() -> None:
+    one = Action(3, 4, 0, layer=2, part=1)  # type: ignore[arg-type]
+    assert one == Action(Kind.I, 4, 0, layer=2, part=Part.ATTN)
+    assert one.kind is Kind.I
+    assert one.part is Part.ATTN
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("F", 0, 0), "'F' is no kind"),
+        ((99, 0, 0), "99 is no kind"),
+        ((True, 0, 0), "True is no kind"),
+        ((Kind.F, 0, 0, 0, 0, "attn"), "'attn' is no part"),
+        ((Kind.F, "0", 0), "stage '0' of a F is no whole number"),
+        ((Kind.F, 1.0, 0), "stage 1.0 of a F"),
+        ((Kind.F, 0, 2.5), "microbatch 2.5 of a F"),
+        ((Kind.F, None, 0), "stage None of a F"),
+        ((Kind.F, 0, 0, None), "pipe None of a F"),
+        ((Kind.F, 10**5000, 0), "outside"),
+    ],
+)
+def test_fields_of_a_wrong_type(given: tuple[Any, ...], says: str) -> None:
+    with pytest.raises(ActionError, match=says):
+        Action(*given)
+
+
+def test_a_pair_of_no_actions() -> None:
+    with pytest.raises(ActionError, match="a pair of"):
+        Pair("0F0", "0B0")  # type: ignore[arg-type]

@@ -9,9 +9,14 @@ from pipetrace.compare import Candidate, Comparison, Figures, Setting, compare
 from pipetrace.costs import Costs, Link, Network, StageCosts
 from pipetrace.costs_io import parse_costs
 from pipetrace.errors import CostError, ScheduleError
+from pipetrace.part_costs import LayerCosts
+from pipetrace.parts_io import parse_parts
+from pipetrace.passes import MoeOrder, Overlap, expand_moe
+from pipetrace.passes.steady_pair import with_ratio
 from pipetrace.placement import Placement
 from pipetrace.schedule import RankOrder, Schedule
 from pipetrace.schedules import ScheduleSpec, build, names
+from pipetrace.simulate import simulate
 from pipetrace.waiting import Wait
 
 MS = 1_000_000
@@ -220,3 +225,66 @@ def test_a_value_is_one_value() -> None:
     assert literal("4\nx = 5") == "4\nx = 5"
     assert literal("[" * 5000) == "[" * 5000
     assert literal("9" * 5000) == "9" * 5000
+
+
+ORDERS = [candidate_of(f"dualpipev:moe-order={order}") for order in MoeOrder]
+
+
+def test_moe_layers_in_every_order() -> None:
+    """mlp of 2 beside attention of 1: dualpipe hides what the others leave exposed."""
+    layer = parse_parts("mlp=2,a2a=1.5")
+    rows = compare(ORDERS, [Setting(4, 16, Costs(layer=layer), {}, Overlap(layers=2))]).rows
+    figures = {row.candidate.label.split()[-1]: row.figures for row in rows}
+    assert list(figures) == list(MoeOrder)
+    times = {}
+    for order, of in figures.items():
+        assert of is not None
+        # Two layers on a rank are one on each of its two stages.
+        assert of.schedule.chain.layers.tolist() == [1] * 8
+        parts = expand_moe(build("dualpipev", 4, 16), Overlap(MoeOrder(order)), Costs(layer=layer))
+        assert of.makespan == simulate(parts, Costs(layer=layer)).makespan
+        times[order] = (of.makespan, of.exposed)
+    assert times["dualpipe"] < times["megatron"] <= times["aligned"] < times["serial"]
+    serial = figures["serial"]
+    assert serial is not None
+    assert serial.fraction_exposed == 1.0
+
+
+def test_layers_that_cannot_be_cut() -> None:
+    setting = Setting(2, 8, Costs(), {}, Overlap(layers=3))
+    rows = compare([candidate_of("dualpipev"), candidate_of("1f1b")], [setting]).rows
+    assert rows[0].error is not None
+    assert rows[0].error.message == "3 layers on a rank cannot be cut into 2 stages of whole ones"
+    assert "--layers 6" in rows[0].error.hint
+    of = compare([candidate_of("dualpipev")], [setting], per_chunk=True).rows[0].figures
+    assert of is not None
+    assert of.schedule.chain.layers.tolist() == [3] * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("moe-order=serial,megatron", [Overlap(MoeOrder.SERIAL, 2), Overlap(MoeOrder.MEGATRON, 2, split=False)]),
+        ("layers=1,4", [Overlap(layers=1, split=False), Overlap(layers=4, split=False)]),
+    ],
+)
+def test_sweeps_of_how_layers_overlap(text: str, values: list[Overlap]) -> None:
+    _, settings = swept(text, Setting(2, 4, Costs(), {}, Overlap(layers=2, split=False)), "ms")
+    assert [setting.overlap for setting in settings] == values
+
+
+def test_sweeps_of_what_parts_cost() -> None:
+    base = Setting(2, 4, Costs(), {})
+    _, (half, one) = swept("a2a=0.5,1", base, "ms")
+    assert half.costs.layer == with_ratio(LayerCosts(), 0.5)
+    assert (half.overlap, half.label, one.value) == (Overlap(), "0.5", 1.0)
+    _, (none,) = swept("weights=0", base, "ms")
+    assert none.costs.layer == parse_parts("attn.I=2,attn.W=0,mlp.I=2,mlp.W=0")
+
+
+@pytest.mark.parametrize("text", ["moe-order=best", "a2a=-1", "a2a=x", "weights=1.5", "layers=0", "layers=x"])
+def test_sweeps_of_moe_layers_that_cannot_be(text: str) -> None:
+    with pytest.raises((ScheduleError, CostError)):
+        swept(text, Setting(2, 4, Costs(), {}), "ms")
+    with pytest.raises(ScheduleError, match="orders are serial"):
+        candidate_of("dualpipev:moe-order=best")

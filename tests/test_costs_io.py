@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import tomllib
+from typing import Any
 
 import pytest
 import tomli_w
 from hypothesis import given
 
-from pipetrace.costs import Costs, Network, PairCost, StageCosts
+from pipetrace.costs import Costs, Link, Network, PairCost, StageCosts
 from pipetrace.costs_io import costs_from_dict, costs_to_dict, parse_costs
 from pipetrace.errors import CostError
+from pipetrace.part_costs import PartCosts
 from pipetrace.placement import Placement
 from pipetrace.schedule import Schedule
 from pipetrace.times import parse_time
@@ -187,3 +189,26 @@ def test_tables_that_cannot_be_read(text: str, words: str) -> None:
         costs_from_dict(tomllib.loads(text))
     assert "--unit" not in str(caught.value)
     assert len(str(caught.value)) < 250
+
+
+@pytest.mark.parametrize("wrong", ["1", 1.5, True, None, -1, [1]])
+def test_costs_of_a_wrong_type(wrong: Any) -> None:
+    for make in (
+        lambda: StageCosts(F=wrong, I=1, W=1),
+        lambda: StageCosts(1, 1, 1, recompute=wrong),
+        lambda: PairCost(wrong, 0, 0),
+        lambda: PairCost(3, wrong, 0),
+        lambda: PartCosts(F=wrong),
+        lambda: Link(wrong),
+        lambda: Network(message_bytes=wrong),
+        lambda: Network(ranks_per_node=0 if wrong is None else wrong),
+        lambda: Costs(p2p=wrong),
+    ):
+        with pytest.raises(CostError) as caught:
+            make()
+        assert len(str(caught.value)) < 200
+    for bandwidth in ("1", True, 0, float("nan")):
+        with pytest.raises(CostError, match="bandwidth"):
+            Link(0, bandwidth)  # type: ignore[arg-type]
+        with pytest.raises(CostError, match="bandwidth"):
+            Network(bandwidth=bandwidth)  # type: ignore[arg-type]

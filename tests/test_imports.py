@@ -63,15 +63,16 @@ LAYERS = {
     "schedule": {"action", "chain", "errors", "links", "placement", "transfers", "validation"},
     "channels": {"action", "errors", "schedule", "transfers"},
     "times": {"errors"},
+    "jitter": {"action", "errors"},
     "part_costs": {"action", "errors", "times"},
-    "costs": {"action", "errors", "part_costs", "schedule", "times"},
+    "costs": {"action", "errors", "jitter", "part_costs", "schedule", "times"},
     "parts_io": {"action", "errors", "part_costs", "times"},
     "moe_model": {"errors", "part_costs", "times"},
-    "costs_io": {"costs", "errors", "moe_model", "part_costs", "parts_io", "times"},
+    "costs_io": {"costs", "errors", "jitter", "moe_model", "part_costs", "parts_io", "times"},
     "waiting": {"errors", "times"},
     "timeline": {"action", "errors"},
     "schedules": {"action", "costs", "errors", "placement", "schedule"},
-    "ready": {"action", "links", "schedule", "transfers", "waiting"},
+    "ready": {"action", "errors", "links", "schedule", "transfers", "waiting"},
     "events": {"action", "errors", "links", "ready", "transfers", "waiting"},
     "lanes": {"action", "costs", "links", "schedule"},
     "after_step": {"action", "costs", "schedule"},
@@ -89,13 +90,25 @@ LAYERS = {
         "transfers",
         "waiting",
     },
-    "metrics": {"action", "costs", "errors", "links", "schedule", "timeline", "transfers"},
+    "metrics": {"action", "costs", "errors", "lanes", "links", "schedule", "timeline", "times", "transfers"},
     "fit": {"action", "costs", "errors", "timeline"},
 }
 LAYERS["same_model"] = {"costs"}
-LAYERS["compare"] = {"costs", "errors", "metrics", "same_model", "schedule", "simulate", "timeline", "waiting"}
+LAYERS["compare"] = {
+    "passes",
+    "costs",
+    "errors",
+    "metrics",
+    "same_model",
+    "schedule",
+    "simulate",
+    "timeline",
+    "waiting",
+}
 LAYERS["candidates"] = {
     "times",
+    "part_costs",
+    "passes",
     "compare",
     "costs",
     "costs_io",
@@ -108,6 +121,7 @@ LAYERS["candidates"] = {
 LAYERS["advice"] = {"compare", "metrics"}
 CORE = set(LAYERS)
 LAYERS["passes"] = {
+    "times",
     "action",
     "costs",
     "errors",

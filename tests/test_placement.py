@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pipetrace.errors import ScheduleError
@@ -54,3 +56,15 @@ def test_known_placements_are_recognised_by_their_table(placement: Placement) ->
 def test_bad_placements_are_refused(ranks: int, table: tuple[tuple[int, ...], ...], words: str) -> None:
     with pytest.raises(ScheduleError, match=words):
         Placement(ranks, table)
+
+
+@pytest.mark.parametrize(
+    "wrong", [(2.0, ((0, 1),)), ("2", ((0, 1),)), (2, ((0, 1.0),)), (2, (("0", "1"),)), (2, 5), (2, (0, 1))]
+)
+def test_of_a_wrong_type(wrong: tuple[Any, Any]) -> None:
+    with pytest.raises(ScheduleError, match="a placement of"):
+        Placement(*wrong)
+
+
+def test_a_table_may_be_of_lists() -> None:
+    assert Placement(2, [[0, 1]], "loop") == Placement.loop(2)  # type: ignore[arg-type]

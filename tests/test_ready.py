@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pipetrace
 from pipetrace.action import Kind, code_kind
+from pipetrace.costs import Costs
+from pipetrace.errors import ScheduleError
+from pipetrace.metrics import peak_in_flight_of
 from pipetrace.passes import add_communication
 from pipetrace.ready import NOTHING, ReadyList, local_edges, ready_lists
 from pipetrace.waiting import Wait, Waiting
@@ -98,6 +102,36 @@ def test_caps_are_those_given_or_the_list_s_peak() -> None:
     peaks = [of()._cap for of in ready_lists(schedule, DATAFLOW)]
     assert peaks == [4, 3, 2, 1]
     assert [of()._cap for of in ready_lists(schedule, Waiting(Wait.DATAFLOW, caps=(5, 6, 7, 8)))] == [5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("caps", "says"),
+    [
+        ([1] * 4, "rank 0: a cap of 1 chunks has no room for the list order, which holds 4"),
+        ([4, 3, 2, 0], "rank 3: a cap of 0 chunks has no room for the list order, which holds 1"),
+        ([4, 3], "2 caps for 4 ranks"),
+        ([9] * 9, "9 caps for 4 ranks"),
+        ([], "0 caps for 4 ranks"),
+    ],
+)
+def test_caps_that_the_list_order_cannot_keep(caps: list[int], says: str) -> None:
+    schedule = pipetrace.build("1f1b", 4, 8)
+    for use in (ready_lists, lambda of, waiting: pipetrace.simulate(of, None, waiting)):
+        with pytest.raises(ScheduleError, match=says) as caught:
+            use(schedule, Waiting(Wait.DATAFLOW, caps=caps))
+        assert caught.value.hint
+    # Where the list order is kept the caps are of no matter.
+    assert len(ready_lists(schedule, Waiting(Wait.DATAFLOW, reorder=False, caps=caps))) == 4
+
+
+@given(sizes(ranks=4, microbatches=6), st.lists(st.integers(0, 3), min_size=4, max_size=4))
+def test_no_rank_holds_more_than_its_cap(size: Sizes, more: list[int]) -> None:
+    schedule = size.build()
+    static = pipetrace.peak_in_flight(schedule).release_at_weight_grad
+    caps = [peak + extra for peak, extra in zip(static, more, strict=False)]
+    played = pipetrace.simulate(schedule, Costs(p2p=400_000), Waiting(Wait.DATAFLOW, caps=caps))
+    held = peak_in_flight_of(played).release_at_weight_grad
+    assert all(peak <= cap for peak, cap in zip(held, caps, strict=True))
 
 
 def test_listed_sends_and_receives_are_no_actions() -> None:

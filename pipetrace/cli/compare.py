@@ -12,6 +12,7 @@ import typer
 
 from pipetrace.cli import options
 from pipetrace.cli.console import print_json, say
+from pipetrace.cli.moe_options import Grain, MoeOptions
 
 if TYPE_CHECKING:
     from pipetrace.compare import Candidate, Setting
@@ -31,6 +32,7 @@ def command(
     sizes: options.Sizes,
     costs: options.AllCosts,
     wait: options.WaitOptions,
+    moe: MoeOptions,
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="NAME", help="Schedules, also as NAME:v=4,group=8; all when none is given."),
@@ -48,7 +50,8 @@ def command(
         str | None,
         typer.Option(
             metavar="VAR=A,B,…",
-            help="m, p, v, group, pipes, p2p, p2p-across, ranks-per-node or wait, and its values.",
+            help="m, p, v, group, pipes, p2p, p2p-across, ranks-per-node, wait, layers, moe-order, "
+            "a2a (all-to-all over compute time) or weights (share of W in the backward), and its values.",
         ),
     ] = None,
     costs_per: Annotated[
@@ -75,7 +78,11 @@ def command(
         suffix_of(file, (".html",))
     swept_option = (sweep or "").partition("=")[0].strip()
     _refuse_what_is_swept(swept_option, typed)
-    settings = [Setting(*sizes.size, costs.all(swept_option), sizes.options, wait.waiting(costs.unit))]
+    of = moe.costs(costs.all(swept_option), costs.unit)
+    overlap = None if moe.grain is Grain.STAGE else moe.overlap(of)
+    if overlap is not None and costs.costs is not None:
+        raise typer.BadParameter("--costs is for whole stages, whose costs come out of their parts: give --parts")
+    settings = [Setting(*sizes.size, of, sizes.options, overlap, wait.waiting(costs.unit))]
     variable = ""
     if sweep is not None:
         variable, settings = swept(sweep, settings[0], costs.unit)
@@ -108,12 +115,12 @@ def command(
         say(f"wrote {file}")
 
 
-_LONG = {"m": "microbatches", "p": "ranks", "v": "chunks"}
+_OPTION_OF = {"m": "microbatches", "p": "ranks", "v": "chunks", "weights": ""}  # --weights says something else
 
 
 def _refuse_what_is_swept(variable: str, typed: options.Typed) -> None:
     """An option that the sweep replaces with each of its values would be lost without a word."""
-    option = _LONG.get(variable, variable)
+    option = _OPTION_OF.get(variable, variable)
     if option.replace("-", "_") in typed:
         given = f"-{variable}" if len(variable) == 1 else f"--{variable}"
         raise typer.BadParameter(f"{given} and --sweep {variable}=… both say what {variable} is; leave one out")

@@ -9,6 +9,8 @@ import typer
 
 from pipetrace.cli import options
 from pipetrace.cli.console import print_json, say
+from pipetrace.cli.progress import reading_progress
+from pipetrace.cli.reading_options import Reading
 from pipetrace.trace.formats import Colour
 
 HELP = "Compare a run with its ideal, action by action: a run folder, or traces with the schedule they ran."
@@ -18,6 +20,7 @@ EXAMPLE = "pipetrace diff RUN/"
 def command(
     sizes: options.Sizes,
     costs: options.AllCosts,
+    reading: Reading,
     traces: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run folder, or trace files or folders.")],
     out: Annotated[
         list[Path] | None,
@@ -30,12 +33,6 @@ def command(
             show_default="diff.html and diff.json.gz in the run folder",
         ),
     ] = None,
-    schedule_name: Annotated[
-        str | None,
-        typer.Option(
-            "--schedule", metavar="NAME", help="What was run, for traces of others.", rich_help_panel=options.SCHEDULE
-        ),
-    ] = None,
     source: options.From = None,
     colour: options.ColourBy = Colour.MICROBATCH,
     as_json: options.Json = False,
@@ -46,17 +43,16 @@ def command(
     for file in out or []:
         suffix_of(file, DIFF_SUFFIXES)
     of = costs.all()
-    schedule = None
-    if schedule_name is not None or source is not None:
-        schedule = sizes.schedule(schedule_name, source, of)
-    elif sizes.given():
-        raise typer.BadParameter("-p, -m and what else is built with go with --schedule NAME; a run folder has its own")
-    run = diff_traces(
-        traces,
-        schedule,
-        of if costs.actions_given() else None,
-        transfers=of if costs.transfers_given() else None,
-    )
+    schedule = reading.what_was_run(sizes, source, of)
+    with reading_progress(traces) as progress:
+        run = diff_traces(
+            traces,
+            schedule,
+            of if costs.actions_given() else None,
+            transfers=of if costs.transfers_given() else None,
+            labels=reading.label or (),
+            progress=progress,
+        )
     # Files first: a reader of the output that goes away, as `| head` does, ends the command.
     for file in out or default_diff_files(traces):
         write_diff(file, run, colour=colour)

@@ -42,7 +42,7 @@ def command(
     for file in files:
         suffix_of(file, SCHEDULE_SUFFIXES)
     planned = moe.plan(lambda of: options.listed(sizes.schedule(name, source, of), comms), costs)
-    schedule, of, waiting = planned.schedule, planned.costs, wait.waiting(costs.unit)
+    schedule, of, waiting, parts = planned.schedule, planned.costs, wait.waiting(costs.unit), planned.parts
     timeline = options.timeline_of(schedule, of, waiting)
     for file in files:
         write_schedule(file, schedule, timeline, of, colour=colour)
@@ -50,11 +50,11 @@ def command(
     if as_json:
         from pipetrace.report.summary import schedule_summary, schedules_json
 
-        print_json(
-            schedules_json([schedule_summary(schedule, timeline, of, sizes=costs.memory_sizes(), waiting=waiting)])
-        )
+        sizes_of = costs.memory_sizes()
+        summary = schedule_summary(schedule, timeline, of, sizes=sizes_of, waiting=waiting, parts=parts)
+        print_json(schedules_json([summary]))
     elif not files:
         from pipetrace.report.terminal import print_schedule_tables
 
-        print_schedule_tables(schedule, timeline, costs=of, sizes=costs.memory_sizes(), waiting=waiting)
+        print_schedule_tables(schedule, timeline, costs=of, sizes=costs.memory_sizes(), waiting=waiting, parts=parts)
         say("nothing was written; give -o FILE, e.g. -o schedule.json for Perfetto or -o schedule.html")

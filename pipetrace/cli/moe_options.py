@@ -15,6 +15,7 @@ from pipetrace.costs import Costs
 from pipetrace.errors import ScheduleError
 from pipetrace.parts_io import parse_parts
 from pipetrace.passes import After, MoeOrder, Overlap, expand_moe, stage_costs, stage_schedule
+from pipetrace.report.overlap import InParts
 from pipetrace.schedule import Schedule
 from pipetrace.shown import shown
 
@@ -34,18 +35,14 @@ class Planned:
     """What is simulated.
 
     Args:
-        schedule: In parts of layers where MoE layers are asked for, unless whole stages are wanted.
+        schedule: In parts of MoE layers where these are asked for, unless whole stages are wanted.
         costs: What it costs.
-        whole: The same schedule in whole stages.
-        whole_costs: What that costs.
-        overlap: How it was expanded; None where no MoE layers are asked for.
+        parts: How it came to be in parts; None for whole stages, and for what was read in parts.
     """
 
     schedule: Schedule
     costs: Costs
-    whole: Schedule
-    whole_costs: Costs
-    overlap: Overlap | None = None
+    parts: InParts | None = None
 
 
 @dataclass(frozen=True)
@@ -144,8 +141,7 @@ class MoeOptions:
         costs = self.costs(given.all(), given.unit)
         overlap = self.overlap(costs)
         if overlap is None:
-            schedule = build(costs)
-            return Planned(schedule, costs, schedule, costs)
+            return Planned(build(costs), costs)
         if given.costs is not None:
             raise typer.BadParameter("--costs is for whole stages, whose costs come out of their parts: give --parts")
         whole = build(stage_costs(costs, overlap))
@@ -154,12 +150,13 @@ class MoeOptions:
                 raise ScheduleError(
                     f"{whole.name} is in parts of layers already", "of the options for MoE layers only --parts is left"
                 )
-            return Planned(whole, costs, whole, costs)
+            return Planned(whole, costs)
         of_stages = stage_costs(costs, overlap, split_pairs=has_split_pairs(whole))
         stages = stage_schedule(whole, overlap)
         if self.grain is Grain.STAGE:
-            return Planned(stages, of_stages, stages, of_stages, overlap)
-        return Planned(expand_moe(whole, overlap, costs), costs, whole, of_stages, overlap)
+            return Planned(stages, of_stages)
+        parts = InParts(overlap, costs, whole, (stages, of_stages))
+        return Planned(expand_moe(whole, overlap, costs), costs, parts)
 
 
 def has_split_pairs(schedule: Schedule) -> bool:

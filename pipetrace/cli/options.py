@@ -15,6 +15,7 @@ from pipetrace.compare import Candidate
 from pipetrace.costs import Costs, Link, Network
 from pipetrace.costs_io import costs_from_dict, parse_costs
 from pipetrace.errors import CostError, ScheduleError
+from pipetrace.jitter import parse_jitter
 from pipetrace.metrics import MemorySizes, sizes_from_dict
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import ScheduleSpec, build_spec, get
@@ -219,6 +220,15 @@ class ActionCosts:
         typer.Option(metavar="FILE.toml", help="Costs with values per stage, as TOML.", rich_help_panel=COSTS),
     ] = None
 
+    jitter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE[:SEED]",
+            help="How far single actions scatter: 0.5 is ±50 %, the same by seed in every command.",
+            rich_help_panel=COSTS,
+        ),
+    ] = None
+
     def of_actions(self) -> Costs:
         """The costs without what this command line says of transfers.
 
@@ -226,6 +236,10 @@ class ActionCosts:
             typer.BadParameter: --costs and --costs-file are both given.
             CostError: A cost cannot be read.
         """
+        costs = self._of_actions()
+        return costs if self.jitter is None else replace(costs, jitter=parse_jitter(self.jitter))
+
+    def _of_actions(self) -> Costs:
         if self.costs_file is None:
             return parse_costs(self.costs or "", unit=self.unit)
         if self.costs is not None:
@@ -278,7 +292,7 @@ class AllCosts(ActionCosts):
 
     def actions_given(self) -> bool:
         """Whether costs of actions were given."""
-        return self.costs is not None or self.costs_file is not None
+        return (self.costs, self.costs_file, self.jitter) != (None, None, None)
 
     def transfers_given(self) -> bool:
         """Whether the command line says something of transfers."""

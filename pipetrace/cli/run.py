@@ -23,7 +23,7 @@ HELP = "Run a schedule for real with torch under torch.profiler, one process a r
 EXAMPLE = "pipetrace run zb-h1 -p 4 -m 8 --costs F=20,I=20,W=20 -o RUN/"
 
 MOST_RANKS = 256
-_COSTS = ("costs", "costs_file", "unit")
+_COSTS = ("costs", "costs_file", "jitter", "unit")
 _NAMED = {"own": "--stages"}
 
 

@@ -31,14 +31,14 @@ def command(
     as_json: options.Json = False,
 ) -> None:
     planned = moe.plan(lambda of: options.listed(sizes.schedule(name, source, of), comms), costs)
-    schedule, of, waiting = planned.schedule, planned.costs, wait.waiting(costs.unit)
+    schedule, of, waiting, parts = planned.schedule, planned.costs, wait.waiting(costs.unit), planned.parts
     timeline = options.timeline_of(schedule, of, waiting)
     if as_json:
         from pipetrace.report.summary import schedule_summary, schedules_json
 
-        print_json(
-            schedules_json([schedule_summary(schedule, timeline, of, sizes=costs.memory_sizes(), waiting=waiting)])
-        )
+        sizes_of = costs.memory_sizes()
+        summary = schedule_summary(schedule, timeline, of, sizes=sizes_of, waiting=waiting, parts=parts)
+        print_json(schedules_json([summary]))
         return
     from pipetrace.report.console import stdout_console
     from pipetrace.report.terminal import print_schedule
@@ -49,6 +49,7 @@ def command(
         costs=of,
         sizes=costs.memory_sizes(),
         waiting=waiting,
+        parts=parts,
         verbose=verbose,
         console=stdout_console(width),
     )

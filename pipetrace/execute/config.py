@@ -84,6 +84,7 @@ class RunConfig:
 
     Raises:
         RunError: A value is out of range or of the wrong type.
+        CostError: The same of what says how ranks wait.
     """
 
     workload: str = "sleep"
@@ -136,6 +137,7 @@ class RunConfig:
                 f"hidden {self.hidden} cannot be shared by {self.heads} heads evenly",
                 "give heads that divide hidden",
             )
+        object.__setattr__(self, "wait", self.waiting.policy)  # which also checks it; a text would do
         if (self.workload == "own") != bool(self.stages):
             raise RunError(
                 f"the workload is {self.workload}, with stages {self.stages!r}",

@@ -117,6 +117,12 @@ class GroupTransport:
         """The group that these ranks, this one among them, were given."""
         return self._groups[ranks]
 
+    def gather(self, value: object) -> list[Any]:
+        """What each rank gave, by global rank; returns when all have."""
+        given: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(given, value)
+        return given
+
     def barrier(self) -> None:
         """See `Transport`."""
         dist.barrier()

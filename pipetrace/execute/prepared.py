@@ -20,6 +20,7 @@ from pipetrace.execute.program import compile_rank
 from pipetrace.execute.recorder import Recorder
 from pipetrace.execute.reduce import GradientReduction, Reduction, groups, reductions
 from pipetrace.execute.result import RankCheck, worst_of
+from pipetrace.execute.shapes import check_shapes
 from pipetrace.execute.waits import step_of
 from pipetrace.execute.workloads.base import Host
 
@@ -70,6 +71,9 @@ def one_rank(rank: int, job: Job, line: Line, meeting: str | Store, *, gpu: int)
     work = reductions(placement, pipeline_rank, replica, replicas)
     reduction = GradientReduction(work, stages, transport, line, recorder.label)
     step = step_of(schedule, config, program, stages, transport, workload.buffer, line, recorder.label, reduction.run)
+    if config.preflight and device is None:
+        line.at(Phase.CONNECTING)
+        check_shapes(program, transport.gather(step.shapes)[rank - pipeline_rank :][: schedule.ranks])
 
     def meet() -> None:
         line.at(Phase.BARRIER)
@@ -135,7 +139,7 @@ def one_process(job: Job, line: Line) -> Prepared:
     recorder = Recorder(0, job.info, device)
     reduce = GradientReduction(list(work.values()), stages, _Nobody(), line, recorder.label)
     step = OneDeviceStep(schedule.links, programs, stages, device, workload.buffer, line, recorder.label, reduce.run)
-    recorder.streams = step.named_streams()
+    recorder.shared = {"streams": step.named_streams(), "holds": [held[rank] for rank in sorted(held)]}
 
     def check() -> RankCheck:
         return worst_of(

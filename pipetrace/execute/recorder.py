@@ -52,8 +52,9 @@ class Recorder:
 
     def __init__(self, rank: int, info: RunInfo, device: Device | None = None) -> None:
         self._device = device
-        self.streams: list[dict[str, Any]] = []
-        """Of a shared device: the stream as the profiler calls it, and the rank that it belongs to."""
+        self.shared: dict[str, Any] = {}
+        """Where all ranks share the device: its streams as the profiler calls them and whose they are, and which (pipe,
+        stage) each rank holds."""
         self._rank = rank
         self._replica, self._pipeline_rank = divmod(rank, info.ranks)
         self._info = info
@@ -98,9 +99,9 @@ class Recorder:
         raw.unlink()
 
     def _metadata(self) -> dict[str, Any]:
-        shared = {} if self._device is None else {"device": self._device.facts(), "streams": self.streams}
         return {
-            **shared,
+            **({} if self._device is None else {"device": self._device.facts()}),
+            **self.shared,
             "schema": METADATA_SCHEMA,
             "rank": self._rank,
             "replica": self._replica,

@@ -21,6 +21,7 @@ from pipetrace.execute.launcher import Launcher, launch
 from pipetrace.execute.program import preflight
 from pipetrace.execute.result import CheckReport, RankCheck, RunResult
 from pipetrace.execute.torchrun import elastic, run_here
+from pipetrace.ready import ready_lists
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import RunInfo
 from pipetrace.version import __version__
@@ -63,7 +64,7 @@ def run(
         What was run and, where `config.check` asks for it, how the results compare. A check that fails raises nothing.
 
     Raises:
-        ScheduleError: The schedule is not valid, or deadlocks.
+        ScheduleError: The schedule is not valid, or deadlocks; or `config.caps` are less than its list order holds.
         OutputError: The folder cannot be used.
         RunError: The run cannot be started, or broke; then everything has ended, and traces up to there are kept.
         KeyboardInterrupt: From the keyboard, likewise.
@@ -79,6 +80,7 @@ def run(
         programs = preflight(schedule, tags=config.inject.tags, reorder=config.waiting.reorders)
         if config.ordered or (config.device == "cuda" and not config.one_process):
             check_channels(programs)
+    ready_lists(schedule, config.waiting)  # refuses caps that cannot be kept before anything is started
     config.inject.check(schedule)
     check_workload(schedule, config)
     info = describe(schedule, config)

@@ -16,11 +16,13 @@ from typing import TypeAlias
 import torch
 
 from pipetrace.action import Action
+from pipetrace.errors import RunError
 from pipetrace.execute.board import Line, Phase
 from pipetrace.execute.compute import run_half
 from pipetrace.execute.inject import NO_FAULTS, RankFaults
 from pipetrace.execute.p2p import Pending, Transport
 from pipetrace.execute.program import Op, Program, Transfer
+from pipetrace.execute.shapes import Shape, shape_of, shape_text, shapes_of
 from pipetrace.execute.sleeping import sleep_until
 from pipetrace.execute.stages.base import Stage
 
@@ -115,6 +117,7 @@ class Step(ABC):
             )
             for op in program.ops
         ]
+        self._shapes = shapes_of(program, buffer)
         # Works and tensors must live to the end of the step: gloo drops the connection with the first one let go.
         self._arriving: dict[int, Pending] = {}
         self._sending: list[tuple[Transfer, Pending, torch.Tensor]] = []
@@ -126,6 +129,7 @@ class Step(ABC):
 
         Raises:
             RuntimeError: A transfer broke, usually because the rank at its other end has ended.
+        RunError: A stage gave what its receiver has no room for.
         """
         for stage in self._stages.values():
             stage.begin_step()
@@ -140,6 +144,11 @@ class Step(ABC):
         self._values.clear()
         self._finish()
         self._line.step_done()
+
+    @property
+    def shapes(self) -> Mapping[int, Shape]:
+        """What the rank believes of all that it sends and receives; see `pipetrace.execute.shapes`."""
+        return self._shapes
 
     @property
     def ran(self) -> Program:
@@ -181,6 +190,12 @@ class Step(ABC):
             if half.sends is None:
                 values[half.gives] = output
                 continue
+            if shape_of(output) != self._shapes[half.gives]:
+                raise RunError(
+                    f"{half.action} gave {shape_text(shape_of(output))}, but rank {half.sends.receiver} makes room for "
+                    f"{shape_text(self._shapes[half.gives])}",
+                    "what a stage gives must be alike for all microbatches",
+                )
             line.at(Phase.POSTING, half.sends.send.code)
             with label(post):
                 self._sending.append((half.sends, self._transport.post_send(output, half.sends), output))

@@ -14,8 +14,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from pipetrace.action import COMPUTE_KINDS, NO_ACTION, BoolArray, IntArray, Kind, with_kind
+from pipetrace.action import COMPUTE_KINDS, NO_ACTION, BoolArray, IntArray, Kind, whole_stage, with_kind
 from pipetrace.costs import Costs
+from pipetrace.lanes import fenced_pairs
 from pipetrace.links import NO_ROW
 from pipetrace.metrics.chunks import halves
 from pipetrace.metrics.tiles import Lookup, backward_half, is_kind
@@ -61,6 +62,7 @@ class Bindings:
     Args:
         tiles: F, B, I and W, on the compute and all-to-all lanes.
         previous: The tile of the same rank and lane that ended last of those before it; shape (n,).
+        came_after: The same; but of what comes first on a lane behind a fence, the last before the fence of both lanes.
         producer: The tile that made what arrived last of what it needs; shape (n,).
         half: Code of the action in that tile that made it; shape (n,).
         need: Which `Need` that was; shape (n,).
@@ -76,6 +78,7 @@ class Bindings:
 
     tiles: Timeline
     previous: IntArray
+    came_after: IntArray
     producer: IntArray
     half: IntArray
     need: IntArray
@@ -105,6 +108,7 @@ def bindings(schedule: Schedule, timeline: Timeline, costs: Costs | None = None,
     tiles = of_replica.where(computes)
     n, start, end = len(tiles), tiles.start, tiles.end
     previous = _previous(tiles)
+    came_after = _behind_fences(schedule, tiles, previous) if schedule.has_parts else previous
     edges = _Edges(schedule, tiles, of_replica.where(~computes), costs, exact=timeline.epoch == 0)
 
     producer, half, need, received = (np.full(n, fill, dtype=np.int64) for fill in (NO_TILE, NO_ACTION, 0, NO_TILE))
@@ -120,20 +124,20 @@ def bindings(schedule: Schedule, timeline: Timeline, costs: Costs | None = None,
         for column, value in ((producer, source), (half, code), (ready, made), (there, arrived), (received, receive)):
             column[into] = value[better]
 
-    own_end = np.where(previous == NO_TILE, _NEVER, np.minimum(end[previous] if n else previous, start))
-    by_rank = (previous != NO_TILE) & (own_end >= edges.surely_there(producer, ready, there, received))
+    own_end = np.where(came_after == NO_TILE, _NEVER, np.minimum(end[came_after] if n else came_after, start))
+    by_rank = (came_after != NO_TILE) & (own_end >= edges.surely_there(producer, ready, there, received))
     # Asked for only when made: what the receiving rank did until then is what held it up.
     posted = edges.transfers.posted[received] if len(edges.transfers) else np.full(n, UNKNOWN, dtype=np.int64)
     late = (received != NO_TILE) & ~by_rank & (posted != UNKNOWN) & (posted > ready) & (posted <= there)
 
     reason = np.where(producer == NO_TILE, int(Reason.FIRST), need)
     reason[late], reason[by_rank] = Reason.POSTED, Reason.RANK
-    bound = np.where(by_rank, previous, producer)
+    bound = np.where(by_rank, came_after, producer)
     bound[late] = [_ended_by(tiles, row, int(posted[row]), previous) for row in np.flatnonzero(late).tolist()]
     reason[bound == NO_TILE] = Reason.FIRST
     sent = np.where(by_rank, own_end, np.where(late, posted, ready))
     left = np.where(late & (bound != NO_TILE), np.minimum(end[bound] if n else bound, sent), sent)
-    return Bindings(tiles, previous, producer, half, need, ready, there, reason, bound, left, sent)
+    return Bindings(tiles, previous, came_after, producer, half, need, ready, there, reason, bound, left, sent)
 
 
 def _previous(tiles: Timeline) -> IntArray:
@@ -146,6 +150,34 @@ def _previous(tiles: Timeline) -> IntArray:
         leads = np.where(end >= np.maximum.accumulate(end), np.arange(stop - begin), 0) if stop > begin else end
         previous[begin + 1 : stop] = begin + np.maximum.accumulate(leads)[:-1]
     return previous
+
+
+def _behind_fences(schedule: Schedule, tiles: Timeline, previous: IntArray) -> IntArray:
+    """`previous`; but what comes first on a lane behind a fence came after the last before it on either lane."""
+    row = Lookup(schedule.code, np.arange(len(schedule), dtype=np.int64)).find(tiles.code)
+    section = np.cumsum(schedule.fences | np.isin(np.arange(len(schedule)), schedule.first))
+    section = np.where(row == NO_TILE, 0, section[row])
+    known = section > 0
+    first = known & (previous != NO_TILE)
+    first &= np.where(previous == NO_TILE, 0, section[previous]) < section
+    # The last to end up to each section; sections rise with the rank, so a rank's own begin behind the ranks before.
+    in_order = np.lexsort((tiles.end, section))
+    last = np.full(int(section.max(initial=0)) + 2, NO_TILE, dtype=np.int64)
+    last[section[in_order]] = in_order
+    for at in range(1, last.size):
+        before = last[at - 1]
+        if before == NO_TILE or (last[at] != NO_TILE and tiles.rank[last[at]] != tiles.rank[before]):
+            continue
+        if last[at] == NO_TILE or tiles.end[before] > tiles.end[last[at]]:
+            last[at] = before
+    held = np.flatnonzero(first)
+    by = last[section[held] - 1]
+    held, by = held[by != NO_TILE], by[by != NO_TILE]
+    same = (tiles.rank[held] == tiles.rank[by]) & (tiles.end[by] > tiles.end[previous[held]])
+    same &= tiles.end[by] <= tiles.start[held]
+    came_after = previous.copy()
+    came_after[held[same]] = by[same]
+    return came_after
 
 
 def _ended_by(tiles: Timeline, row: int, time: int, previous: IntArray) -> int:
@@ -180,19 +212,30 @@ class _Edges:
             wanted, made_by = back[to], back[of]
         else:
             wanted, made_by = back[to], np.where(is_kind(links.code[to], Kind.W), back[of], links.code[of])
+        takes = wanted
+        if need is not Need.LOCAL and self._schedule.has_parts:
+            # Behind a fence both first parts of a pair wait for the inputs of both.
+            for one, other in ((0, 1), (1, 0)):
+                row = fenced_pairs(self._schedule) + one
+                row = row[column[row] != NO_ROW]
+                takes, made_by, of = (
+                    np.concatenate(both)
+                    for both in ((takes, back[row]), (made_by, links.code[column[row]]), (of, column[row]))
+                )
+                wanted = np.concatenate([wanted, back[row + other - one]])
         consumer, producer = self._compute.find(wanted), self._compute.find(made_by)
         both = (consumer != NO_TILE) & (producer != NO_TILE) & (consumer != producer)
         # Clocks that differ may show a producer that starts after its consumer: it tells nothing.
         both[both] = start[producer[both]] <= start[consumer[both]]
-        consumer, producer, wanted, made_by, of = (a[both] for a in (consumer, producer, wanted, made_by, of))
+        consumer, producer, takes, made_by, of = (a[both] for a in (consumer, producer, takes, made_by, of))
 
         ready, guessed = end[producer], np.zeros(producer.size, dtype=np.bool_)
         crosses = self._tiles.rank[producer] != self._tiles.rank[consumer]
         sends, receives = (Kind.SEND_B, Kind.RECV_B) if need is Need.GRADIENT else (Kind.SEND_F, Kind.RECV_F)
-        receive = np.where(crosses, self._moved.find(with_kind(wanted, receives)), NO_TILE)
+        receive = np.where(crosses, self._moved.find(with_kind(whole_stage(takes), receives)), NO_TILE)
         paired = self._tiles.partner[producer] != NO_ACTION
         if paired.any() and need is not Need.LOCAL:
-            send = np.where(crosses, self._moved.find(with_kind(made_by, sends)), NO_TILE)
+            send = np.where(crosses, self._moved.find(with_kind(whole_stage(made_by), sends)), NO_TILE)
             posted = self.transfers.posted[send] if len(self.transfers) else np.full(send.size, UNKNOWN)
             known = paired & (send != NO_TILE) & (posted != UNKNOWN)
             ready = np.where(known, np.clip(posted, start[producer], ready), ready)

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from pipetrace.action import NO_ACTION, Action, IntArray, Pair
+from pipetrace.action import NO_ACTION, Action, BoolArray, IntArray, Pair
 from pipetrace.costs import Costs
 from pipetrace.metrics.bindings import NO_TILE, Bindings, Need, Reason, bindings
 from pipetrace.metrics.critical_path import awaited, because
@@ -174,17 +174,23 @@ def pieces_of(of: Bindings) -> tuple[IntArray, IntArray, IntArray, IntArray, Int
     until = tiles.start[row]
     idles = until > idle_from
     row, before, idle_from, until = row[idles], before[idles], idle_from[idles], until[idles]
+    first = before == NO_TILE
+    waits = np.where(first, _NUMBER[Cause.NOTHING_YET], _OF_NEED[of.need[row]])
+    early = _until_all_to_alls_began(of, row, idle_from, until, first) if (tiles.lane == Lane.ALL_TO_ALL).any() else []
+    if early:
+        idle_from = np.maximum(idle_from, np.max([piece[2] for piece in early], axis=0))
+        of_own = ~first & _is_all_to_all_of_rank(tiles, of.producer[row], row)
+        waits = np.where(of_own, _NUMBER[Cause.LOCAL], waits)
     made = np.clip(of.ready[row], idle_from, until)
     there = np.clip(of.there[row], made, until)
-    first = before == NO_TILE
     made = np.where(first, until, made)
     there = np.where(first, until, there)
 
     last = np.full(tiles.ranks, begin, dtype=np.int64)
     np.maximum.at(last, tiles.rank[compute], tiles.end[compute])
     ranks = np.arange(tiles.ranks, dtype=np.int64)
-    waits = np.where(first, _NUMBER[Cause.NOTHING_YET], _OF_NEED[of.need[row]])
     columns = [
+        *early,
         (tiles.rank[row], idle_from, made, waits, row),
         (tiles.rank[row], made, there, np.full(row.size, _NUMBER[Cause.TRANSFER]), row),
         (tiles.rank[row], there, until, np.full(row.size, _NUMBER[Cause.HOST]), row),
@@ -195,6 +201,37 @@ def pieces_of(of: Bindings) -> tuple[IntArray, IntArray, IntArray, IntArray, Int
     rank, start, end, cause, after = (column[some] for column in (rank, start, end, cause, after))
     order = np.lexsort((start, rank))
     return rank[order], start[order], end[order], cause[order], after[order]
+
+
+def _is_all_to_all_of_rank(tiles: Timeline, maker: IntArray, row: IntArray) -> BoolArray:
+    """Which of some tiles, or `NO_TILE`, are all-to-alls of the same rank as those in `row`; shape of `row`."""
+    travels = (maker != NO_TILE) & (tiles.lane[maker] == Lane.ALL_TO_ALL)
+    which: BoolArray = travels & (tiles.rank[maker] == tiles.rank[row])
+    return which
+
+
+def _until_all_to_alls_began(
+    of: Bindings, row: IntArray, idle_from: IntArray, until: IntArray, first: BoolArray
+) -> list[tuple[IntArray, IntArray, IntArray, IntArray, IntArray]]:
+    """The first pieces of idle time that ends with what an all-to-all of the same rank makes, or behind a fence.
+
+    First the all-to-alls before a fence come to their end. Then what the awaited one waits for is made and sent, by
+    another rank; the row behind such a piece is that all-to-all. What is left is the all-to-all itself.
+    """
+    tiles, rank = of.tiles, of.tiles.rank[row]
+    behind = ~first & _is_all_to_all_of_rank(tiles, of.came_after[row], row)
+    fence = np.where(behind, np.clip(tiles.end[of.came_after[row]], idle_from, until), idle_from)
+    maker = of.producer[row]
+    waits = ~first & _is_all_to_all_of_rank(tiles, maker, row) & (of.producer[maker] != NO_TILE)
+    begun = np.where(waits, np.clip(tiles.start[maker], fence, until), fence)
+    made = np.where(waits, np.clip(of.ready[maker], fence, begun), fence)
+    there = np.where(waits, np.clip(of.there[maker], made, begun), made)
+    local, transfer = (np.full(row.size, _NUMBER[cause]) for cause in (Cause.LOCAL, Cause.TRANSFER))
+    return [
+        (rank, idle_from, fence, local, row),
+        (rank, fence, made, _OF_NEED[of.need[maker]], maker),
+        (rank, made, there, transfer, maker),
+    ]
 
 
 def _item(tiles: Timeline, row: int) -> Action | Pair:

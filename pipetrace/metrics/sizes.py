@@ -11,6 +11,7 @@ from typing import Any
 from pipetrace.action import Kind
 from pipetrace.errors import CostError
 from pipetrace.shown import shown
+from pipetrace.times import is_count
 
 MAX_SIZE = 16 << 40
 """16 TiB: half a million chunks of that size still add up in 64 bits."""
@@ -33,7 +34,7 @@ class StageSizes:
         parameters: What the rank holds all the time for each copy of the stage: weights, gradients, optimiser states.
 
     Raises:
-        CostError: A size is negative, or over 16 TiB.
+        CostError: A size is negative, over 16 TiB, or no whole number.
     """
 
     activation_freed_at_input: int = 0
@@ -44,8 +45,8 @@ class StageSizes:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if not 0 <= value <= MAX_SIZE:
-                raise CostError(f"{name} takes {value} bytes", "give a size between 0 and 16TiB")
+            if not is_count(value, MAX_SIZE):
+                raise CostError(f"{name} takes {shown(value)} bytes", "give a size between 0 and 16TiB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,18 @@ class MemorySizes:
         default: Sizes of every stage that `stages` does not name.
         stages: Sizes of single stages.
         unit: "chunks" or "bytes".
+
+    Raises:
+        CostError: The unit is neither.
     """
 
     default: StageSizes = StageSizes(activation_freed_at_weight=1)
     stages: Mapping[int, StageSizes] = field(default_factory=dict)
     unit: str = "chunks"
+
+    def __post_init__(self) -> None:
+        if self.unit not in ("chunks", "bytes"):
+            raise CostError(f"sizes in {shown(self.unit)}", "the unit is chunks or bytes")
 
     def of(self, stage: int) -> StageSizes:
         """The sizes of one stage."""

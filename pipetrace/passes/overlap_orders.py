@@ -27,6 +27,7 @@ from typing import NamedTuple
 from pipetrace.action import MAX_LAYER, Kind, Part
 from pipetrace.errors import ScheduleError
 from pipetrace.shown import shown
+from pipetrace.times import is_count
 
 
 class MoeOrder(StrEnum):
@@ -72,7 +73,7 @@ class Overlap:
     """How the tiles of a schedule are run in parts.
 
     Args:
-        order: Of the parts of a pair.
+        order: Of the parts of a pair; its text will do, as for the two below.
         layers: MoE layers of a stage.
         split: Whether megatron and dualpipe split the full backward of a pair into I and W; serial and aligned never
             do, and a backward that stands alone stays whole in every order.
@@ -80,7 +81,8 @@ class Overlap:
         attn_weight: The same for that of attention.
 
     Raises:
-        ScheduleError: There is no layer or there are too many, or a place is given where nothing is split.
+        ScheduleError: An order or place is unknown, there is no layer or there are too many, or a place is given where
+            nothing is split.
     """
 
     order: MoeOrder = MoeOrder.DUALPIPE
@@ -90,7 +92,14 @@ class Overlap:
     attn_weight: After | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.layers <= MAX_LAYER + 1:
+        for name, known in (("order", MoeOrder), ("mlp_weight", After), ("attn_weight", After)):
+            value = getattr(self, name)
+            if value is None and known is After:
+                continue
+            if value not in tuple(known):
+                raise ScheduleError(f"unknown {name} of an overlap {shown(value)}", f"they are {', '.join(known)}")
+            object.__setattr__(self, name, known(value))  # everything else compares with `is`
+        if not is_count(self.layers, MAX_LAYER + 1) or not self.layers:
             raise ScheduleError(f"stages of {shown(self.layers)} layers", f"give between 1 and {MAX_LAYER + 1}")
         if (self.mlp_weight or self.attn_weight) and not self.splits:
             raise ScheduleError(

@@ -7,10 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pipetrace.action import Part
 from pipetrace.advice import bytes_needed
 from pipetrace.compare import Comparison, Figures, Row, Setting
 from pipetrace.errors import DeadlockError
 from pipetrace.metrics import MemorySizes
+from pipetrace.part_costs import PART_NAMES, LayerCosts
+from pipetrace.parts_io import kinds_of
+from pipetrace.passes import Overlap
 from pipetrace.report.console import stdout_console
 from pipetrace.report.summary import SCHEMA, schedule_summary
 from pipetrace.report.units import TimeUnit, unit_for
@@ -23,8 +27,12 @@ if TYPE_CHECKING:
 LEGEND = (
     "global idle = Σ (makespan - busy), in-span idle = Σ (a rank's own first-to-last span - busy), both as a share of "
     "p × makespan. Peak: most activations that a rank holds, in those of one microbatch on a full-size stage, if "
-    "freed at I and if freed at W. Params: full-size stages whose parameters a rank holds. Sends: messages "
-    "between ranks in a step."
+    "freed at I and if freed at W. "
+)
+PLAIN_LEGEND = "Params: full-size stages whose parameters a rank holds. Sends: messages between ranks in a step."
+MOE_LEGEND = (
+    "A2a exposed: Σ over ranks of the time of all-to-alls while their rank computes nothing, and its share of all "
+    "all-to-all time."
 )
 
 
@@ -60,14 +68,34 @@ def columns_of(comparison: Comparison, sizes: MemorySizes | None) -> list[Column
         Column(("in-span", "idle"), lambda of: of.in_span_idle, share),
         Column(("peak", "at I"), lambda of: of.peak_freed_at_input_grad, count),
         Column(("peak", "at W"), lambda of: of.peak_freed_at_weight_grad, count),
-        Column(("", "params"), lambda of: of.parameters, count),
-        Column(("", "sends"), lambda of: of.transfers, lambda value: f"{value:,.0f}"),
     ]
+    if has_all_to_alls(comparison):
+        exposed = [row.figures.exposed for row in comparison.rows if row.figures]
+        digits = unit.decimals(exposed)
+        columns += [
+            Column(("a2a ex-", f"posed {unit.name}"), lambda of: of.exposed, lambda ns: f"{ns / unit.ns:,.{digits}f}"),
+            Column(("of", "a2a"), lambda of: of.fraction_exposed, share),
+        ]
+    else:
+        columns += [
+            Column(("", "params"), lambda of: of.parameters, count),
+            Column(("", "sends"), lambda of: of.transfers, lambda value: f"{value:,.0f}"),
+        ]
     if sizes is not None:
         columns.append(
             Column(("memory", "GiB"), lambda of: bytes_needed(of, sizes), lambda value: f"{value / 2**30:,.1f}")
         )
     return columns
+
+
+def has_all_to_alls(comparison: Comparison) -> bool:
+    """Whether schedules are in parts of MoE layers."""
+    return any(row.figures is not None and row.figures.all_to_alls is not None for row in comparison.rows)
+
+
+def legend_of(comparison: Comparison) -> str:
+    """What the columns mean."""
+    return LEGEND + (MOE_LEGEND if has_all_to_alls(comparison) else PLAIN_LEGEND)
 
 
 def unit_of(comparison: Comparison) -> TimeUnit:
@@ -96,7 +124,11 @@ def heading(comparison: Comparison, setting: Setting) -> str:
     numbers = ", ".join(f"{name} = {unit.number(ns)}" for name, ns in _times(setting).items())
     where = "a stage-chunk" if comparison.per_chunk else "a rank of the plain pipeline"
     differ = ", other stages differ" if costs.stages else ""
+    if costs.jitter is not None:
+        differ += f", ±{100 * costs.jitter.share:g} % (seed {costs.jitter.seed})"
     parts = [", ".join(sizes), f"{numbers} {unit.name} on {where}{differ}"]
+    if has_all_to_alls(comparison):
+        parts[1] = _of_layers(setting, swept, where)
     if costs.p2p and swept != "p2p":
         parts.append(f"transfers {unit.text(costs.p2p)}")
     if network.across is not None and network.ranks_per_node is not None:
@@ -105,6 +137,27 @@ def heading(comparison: Comparison, setting: Setting) -> str:
         parts.append(f"between nodes{node}{across}")
     parts.append(_of_waiting(waiting, unit, said=swept == "wait"))
     return "; ".join(filter(None, parts))
+
+
+def _of_layers(setting: Setting, swept: str, where: str) -> str:
+    """How many MoE layers there are, in which order, and what their parts cost."""
+    overlap = setting.overlap or Overlap()
+    layers = "layers as swept" if swept == "layers" else f"{overlap.layers} MoE layer{'s' * (overlap.layers != 1)}"
+    order = "" if swept == "moe-order" or setting.overlap is None else f", {overlap.order}"
+    text = f"{layers} on {where}{order}"
+    if swept in ("a2a", "weights"):
+        return text
+    return f"{text}: {layer_text(setting.costs.layer or LayerCosts())}"
+
+
+def layer_text(layer: LayerCosts) -> str:
+    """What the parts of a layer cost, in words."""
+    unit = unit_for(max(max(getattr(of, kind) for kind in "FIW") for of in map(layer.of, Part)))
+    texts = {
+        name: "/".join(unit.number(getattr(getattr(layer, name), kind)) for kind in kinds_of(name))
+        for name in PART_NAMES
+    }
+    return ", ".join(f"{name} {text}" for name, text in texts.items()) + f" {unit.name} (F/I/W)"
 
 
 def _of_waiting(waiting: Waiting, unit: TimeUnit, *, said: bool) -> str:
@@ -144,7 +197,7 @@ def print_comparison(
         Text(""),
         _table(comparison, columns_of(comparison, sizes), console.width),
         Text(""),
-        Text("\n".join(textwrap.wrap(LEGEND, min(console.width, 100))), "dim"),
+        Text("\n".join(textwrap.wrap(legend_of(comparison), min(console.width, 100))), "dim"),
     ):
         console.print(part, highlight=False)
     if advice:
@@ -251,6 +304,8 @@ def comparison_json(
                 "parameters": of.parameters,
                 "transfers": of.transfers,
             }
+            if row.candidate.order is not None:
+                entry["moe_order"] = str(row.candidate.order)
             if sizes is not None:
                 needed = bytes_needed(of, sizes)
                 entry["memory_bytes"] = needed

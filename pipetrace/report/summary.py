@@ -20,6 +20,7 @@ from pipetrace.metrics import (
     sizes_to_dict,
     sums_of,
 )
+from pipetrace.report.overlap import InParts, overlap_dict
 from pipetrace.report.reordering import list_order_makespan
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Timeline
@@ -36,6 +37,7 @@ def schedule_summary(
     sizes: MemorySizes | None = None,
     causes: bool = True,
     waiting: Waiting | None = None,
+    parts: InParts | None = None,
 ) -> dict[str, Any]:
     """One entry of the `schedules` list; times in ns, lists with one entry a rank, peaks in chunks.
 
@@ -45,6 +47,7 @@ def schedule_summary(
         costs: What it was simulated with.
         sizes: How large things are, for `memory`; one chunk an activation, freed at W, when None.
         waiting: How it was simulated to wait; where that may leave the list order, `list_order_makespan_ns` is added.
+        parts: How it came to be in parts of MoE layers, if it is.
         causes: Whether to say what idle time waited for and which path is critical: an entry for each step of it.
     """
     idle, peak = bubbles(timeline), peak_in_flight_of(timeline)
@@ -67,6 +70,8 @@ def schedule_summary(
     }
     if waiting is not None and (in_order := list_order_makespan(schedule, costs, waiting)) is not None:
         out["list_order_makespan_ns"] = in_order
+    if moe := overlap_dict(timeline, parts):
+        out["moe"] = moe
     if causes:
         of = bindings(schedule, timeline, costs)
         out["idle_by_cause"] = {f"{cause.name.lower()}_ns": list(column) for cause, column in sums_of(of).items()}

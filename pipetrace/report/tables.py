@@ -13,6 +13,7 @@ from pipetrace.diff import Diff
 from pipetrace.metrics import ALL_FREED_AT, MemorySizes, bubbles, memory_over_time, peak_in_flight_of, phases
 from pipetrace.report.causes import cause_tables
 from pipetrace.report.layout import named_values, table_of
+from pipetrace.report.overlap import InParts, overlap_tables
 from pipetrace.report.reordering import reordering_line
 from pipetrace.report.units import TimeUnit, percent, size_unit_for, unit_for
 from pipetrace.schedule import Schedule
@@ -34,6 +35,7 @@ def schedule_tables(
     sizes: MemorySizes | None = None,
     verbose: bool = False,
     waiting: Waiting | None = None,
+    parts: InParts | None = None,
 ) -> list[RenderableType]:
     """Headline, the bubbles and peak activations of each rank, its idle time by phase, and what it holds.
 
@@ -44,6 +46,7 @@ def schedule_tables(
         sizes: How large things are, for a table of memory in bytes beside the activations in chunks.
         verbose: Also says what idle time waited for, and shows the critical path.
         waiting: How it was simulated to wait; where that may leave the list order, what this brings is said.
+        parts: How it came to be in parts of MoE layers, if it is.
     """
     of, peak = bubbles(timeline), peak_in_flight_of(timeline)
     unit = unit_for(of.makespan)
@@ -65,6 +68,7 @@ def schedule_tables(
     caption = f"times in {unit.name}; peaks: most activations in flight, in chunks"
     out: list[RenderableType] = [named_values(pairs), table_of(head, list(zip(*columns, strict=True)), caption)]
     out.append(phase_table(timeline, unit))
+    out += overlap_tables(timeline, unit, parts)
     if sizes is not None:
         out.append(memory_table(timeline, sizes))
     if verbose:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pipetrace.costs import Costs
 from pipetrace.metrics import MemorySizes
 from pipetrace.report.console import stdout_console
+from pipetrace.report.overlap import InParts
 from pipetrace.report.tables import diff_tables, schedule_tables
 from pipetrace.report.terminal_chart import chart, charts
 from pipetrace.schedule import Schedule
@@ -49,6 +50,7 @@ def print_schedule(
     sizes: MemorySizes | None = None,
     verbose: bool = False,
     waiting: Waiting | None = None,
+    parts: InParts | None = None,
     console: Console | None = None,
 ) -> None:
     """Prints a schedule's chart and its figures.
@@ -60,12 +62,16 @@ def print_schedule(
         sizes: How large things are, for memory in bytes.
         verbose: Also prints what idle time waited for, and the critical path.
         waiting: How it was simulated to wait, for what leaving the list order brings.
+        parts: How it came to be in parts of MoE layers, if it is.
         console: Where to; standard output when None.
     """
     console = console or stdout_console()
     drawn = chart(timeline, width=console.width, colour=wants_colour(console), basic=has_few_colours(console))
     console.print(drawn, highlight=False)
-    _print(console, schedule_tables(schedule, timeline, costs=costs, sizes=sizes, verbose=verbose, waiting=waiting))
+    _print(
+        console,
+        schedule_tables(schedule, timeline, costs=costs, sizes=sizes, verbose=verbose, waiting=waiting, parts=parts),
+    )
 
 
 def print_schedule_tables(
@@ -76,10 +82,13 @@ def print_schedule_tables(
     sizes: MemorySizes | None = None,
     verbose: bool = False,
     waiting: Waiting | None = None,
+    parts: InParts | None = None,
     console: Console | None = None,
 ) -> None:
     """Prints a schedule's figures; the arguments are those of `print_schedule`."""
-    tables = schedule_tables(schedule, timeline, costs=costs, sizes=sizes, verbose=verbose, waiting=waiting)
+    tables = schedule_tables(
+        schedule, timeline, costs=costs, sizes=sizes, verbose=verbose, waiting=waiting, parts=parts
+    )
     _print(console or stdout_console(), tables, before=False)
 
 

@@ -68,6 +68,8 @@ def get(name: str) -> ScheduleSpec:
     Raises:
         ScheduleError: There is none, the hint has the nearest names; or it is a plug-in's that cannot be loaded.
     """
+    if not isinstance(name, str):
+        raise ScheduleError(f"{shown(name)} is no name of a schedule", f"schedules are {', '.join(_SPECS)}")
     if name in _SPECS:
         return _SPECS[name]
     if (plugin := plugin_of(name)) is not None:

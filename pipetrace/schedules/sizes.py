@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from pipetrace.action import MAX_MICROBATCH, MAX_PIPE, MAX_STAGE
 from pipetrace.errors import ScheduleError
 from pipetrace.schedules.spec import FLAGS, ScheduleSpec
@@ -33,6 +35,8 @@ def check_sizes(spec: ScheduleSpec, ranks: int, microbatches: int, options: Mapp
     ):
         many = "es" if name == "microbatch" else "s"
         what = f"{spec.name} {'on' if name == 'rank' else 'with'} {shown(size)} {name}{many}"
+        if isinstance(size, bool) or not isinstance(size, int | np.integer):
+            raise ScheduleError(what, f"give a whole number of {name}{many} ({flag})")
         if size < 1:
             raise ScheduleError(what, f"give at least 1 {name} ({flag})")
         if size > most:

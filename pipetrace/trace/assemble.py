@@ -1,7 +1,8 @@
 """One step of all ranks → a timeline.
 
 What a rank's trace alone cannot tell comes from its peer's: a transfer starts when both sides have posted it, so a
-receive's start needs the sender's trace, and a send's end the receiver's, and both need clocks that agree.
+receive's start needs the sender's trace, and a send's end the receiver's, and both need clocks that agree. A receive
+of NCCL is a kernel that spins: before its start here it waited, from there on the data was on its way.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from pipetrace.action import NO_ACTION, RECV_KINDS, SEND_KINDS, Kind, code_kind
 from pipetrace.timeline import COLUMNS, UNKNOWN, Lane, Timeline
 from pipetrace.trace.labels import sender_of
-from pipetrace.trace.rank_steps import RankStep, Span
+from pipetrace.trace.reading.model import RankStep, Span, sent
 
 
 @dataclass
@@ -63,7 +64,7 @@ _Row = tuple[int, int, int, int, int, int, int, int, int]
 
 def _rows_of_replica(ranks: int, steps: Mapping[int, RankStep], *, common_clock: bool, lost: Lost) -> list[_Row]:
     rows = [row for rank in sorted(steps) for row in _compute(*divmod(rank, ranks), steps[rank])]
-    senders = {code: step.posts[code] for step in steps.values() for code in step.posts if _is(code, SEND_KINDS)}
+    senders = {code: at for step in steps.values() for code, at in sent(step)}
     receives: dict[int, Span] = {}
     for rank in sorted(steps):
         for row in _receives(rank, ranks, steps[rank], senders if common_clock else {}, lost):

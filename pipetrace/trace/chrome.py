@@ -70,7 +70,7 @@ def chrome_events(tracks: Tracks) -> Iterator[bytes]:
         yield from _slices(block, pid, tid)
         # Behind their slices: where times are equal, viewers bind in the order of the file.
         for head, ends in (('"s"', block.leaves), ('"f","bp":"e"', block.arrives)):
-            yield from _ends(head, ends, pid, tid, tracks.arrow_kind)
+            yield from _ends(head, ends, pid, tid, tracks.arrow_kind(ends.arrow))
 
 
 def _counter(counter: CounterTrack) -> Iterator[bytes]:
@@ -128,7 +128,7 @@ def _arg(arg: Arg, *, comma: bool) -> Iterator[Cell]:
 def _ends(head: str, ends: Ends, pid: IntArray, tid: IntArray, kind: IntArray) -> Iterator[bytes]:
     if not ends.row.size:
         return
-    name = Choice(tuple(f',"cat":"{arrow}","name":"{arrow}","ts":' for arrow in ARROWS), kind[ends.arrow])
+    name = Choice(tuple(f',"cat":"{arrow}","name":"{arrow}","ts":' for arrow in ARROWS), kind)
     cells = [
         *_cells([f',\n{{"ph":{head},"pid":']),
         Digits(pid[ends.row]),

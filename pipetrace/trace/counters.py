@@ -2,48 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from pipetrace.action import IntArray, Kind
 from pipetrace.metrics import ALL_FREED_AT, Series, memory_over_time
-from pipetrace.timeline import Timeline
+from pipetrace.timeline import COLUMNS, Timeline
+
+_TILES_AT_ONCE = 1 << 15
 
 
-def in_flight_series(timeline: Timeline, release: Kind, replica: int = 0) -> list[Series]:
-    """Activations that each rank holds over time, in chunks.
+def in_flight_series(timeline: Timeline, release: Kind) -> list[Series]:
+    """Activations that each rank holds over time, in chunks, 0 at first.
 
     Args:
         timeline: Whose tiles.
         release: `Kind.I` for activations freed at the end of I, `Kind.W` at the end of W; a B frees at its end.
-        replica: Which replica.
 
     Returns:
-        One series a rank; empty for one that never holds any.
+        One series a rank, replica after replica; empty for one that never holds any.
     """
     none = np.zeros(0, dtype=np.int64)
-    every = memory_over_time(timeline, ALL_FREED_AT[release], replica=replica).series
-    return [series if series.value.any() else Series(none, none) for series in every]
+    begin = timeline.span[0]
+    found = []
+    for replica, first, last in _parts(timeline):
+        # A rank's activations are taken and freed on it, so that a few ranks at a time make the same series.
+        for series in memory_over_time(_ranks(timeline, replica, first, last), ALL_FREED_AT[release]).series:
+            time, value = series.time, series.value
+            if not value.any():
+                time, value = none, none
+            elif time[0] > begin:
+                time, value = np.concatenate([[begin], time]), np.concatenate([[0], value])
+            found.append(Series(time, value))
+    return found
+
+
+def _parts(timeline: Timeline) -> Iterator[tuple[int, int, int]]:
+    """(replica, first rank, rank after the last), so that each part has a bounded number of tiles where it can."""
+    for replica in range(timeline.replicas):
+        first = 0
+        while first < timeline.ranks:
+            begin, _ = timeline.rows_of(replica, first)
+            last = first + 1
+            while last < timeline.ranks and timeline.rows_of(replica, last)[1] - begin <= _TILES_AT_ONCE:
+                last += 1
+            yield replica, first, last
+            first = last
+
+
+def _ranks(timeline: Timeline, replica: int, first: int, last: int) -> Timeline:
+    """Some ranks of a replica, counted from 0."""
+    rows = slice(timeline.rows_of(replica, first)[0], timeline.rows_of(replica, last - 1)[1])
+    columns = {name: getattr(timeline, name)[rows] for name in COLUMNS}
+    return Timeline(
+        last - first, **(columns | {"rank": columns["rank"] - first, "replica": np.zeros_like(columns["replica"])})
+    )
 
 
 def idle_series(timeline: Timeline) -> Series:
     """How many ranks, of all replicas, stand idle, from the first to the last F, B, I or W; 0 after it."""
-    tiles = timeline.where(timeline.is_compute)
-    if not len(tiles):
+    if not timeline.is_compute.any():
         return Series(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-    process = tiles.replica * tiles.ranks + tiles.rank
     times, changes = [], []
-    for of in np.unique(process).tolist():
-        mine = process == of
-        start, end = tiles.start[mine], np.maximum.accumulate(tiles.end[mine])
-        # Where tiles overlap, a rank is busy once.
-        opens = np.concatenate([[True], start[1:] > end[:-1]])
-        closes = np.concatenate([opens[1:], [True]])
+    for process in range(timeline.ranks * timeline.replicas):
+        first, last = timeline.rows_of(*divmod(process, timeline.ranks))
+        computes = timeline.is_compute[first:last]
+        start = timeline.start[first:last][computes]
+        end = np.maximum.accumulate(timeline.end[first:last][computes])
+        # Where tiles touch or overlap, a rank is busy once.
+        opens = np.concatenate([[True], start[1:] > end[:-1]])[: start.size]
+        closes = np.concatenate([opens[1:], [True]])[: start.size]
         times += [start[opens], end[closes]]
         changes += [np.full(int(opens.sum()), -1), np.full(int(closes.sum()), 1)]
     total = timeline.ranks * timeline.replicas
-    first, last = tiles.span
     return Series.of_changes(
-        np.concatenate([*times, [first, last]]).astype(np.int64),
+        np.concatenate([*times, timeline.span]).astype(np.int64),
         np.concatenate([*changes, [total, -total]]).astype(np.int64),
     )
 

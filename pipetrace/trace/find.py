@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pipetrace.errors import TraceError
-from pipetrace.trace.load import TraceFile, load_trace
+from pipetrace.trace.load import TraceFile, load_file
+from pipetrace.trace.reading.source import Progress
 from pipetrace.trace.run_folder import DIFF_TRACE, RUN_FILE
 
 # The most telling names first; of each rank the files of the first that fits are taken.
@@ -20,12 +21,13 @@ _MOST_NAMED = 8
 _ANY = re.compile(r".*\.json(\.gz)?", re.DOTALL)
 
 
-def load_traces(paths: Sequence[Path]) -> list[TraceFile]:
+def load_traces(paths: Sequence[Path], progress: Progress | None = None) -> list[TraceFile]:
     """Reads the traces that are meant, each once.
 
     Args:
         paths: Trace files of one rank each, or folders of them. In a folder what pipetrace itself wrote (an ideal, a
             diff) is left aside.
+        progress: Is told how many bytes were read since it was told last.
 
     Raises:
         TraceError: There is none, or one cannot be read.
@@ -44,10 +46,10 @@ def load_traces(paths: Sequence[Path]) -> list[TraceFile]:
             if _identity(file) in seen:
                 found += 1
                 continue
-            trace = load_trace(file)
-            if not trace.drawn:
+            of_file = load_file(file, progress)
+            if not any(trace.drawn for trace in of_file):
                 seen.add(_identity(file))
-                traces.append(trace)
+                traces += of_file
                 found += 1
             elif inside is None:
                 raise TraceError(

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipetrace.action import BoolArray, IntArray, Kind, code_kind
-from pipetrace.metrics import chunk_keys, halves
+from pipetrace.action import BoolArray, IntArray, Kind
+from pipetrace.metrics import chunk_keys
+from pipetrace.metrics.tiles import is_kind
 from pipetrace.timeline import Timeline
 
 
@@ -55,9 +56,7 @@ def dependencies(timeline: Timeline, kinds: tuple[Kind, ...], stage_step: int) -
     Returns:
         Rows of the producers and of the consumers; of a stage that runs in parts the last and the first part.
     """
-    codes, rows = halves(timeline)
-    chosen = np.isin(code_kind(codes), [int(kind) for kind in kinds])
-    codes, rows = codes[chosen], rows[chosen]
+    codes, rows = _of_kinds(timeline, kinds)
     key, next_stage = chunk_keys(timeline, codes, rows)
     by_start = np.lexsort((timeline.start[rows], key))
     consumer_key, at = np.unique(key[by_start], return_index=True)
@@ -74,6 +73,13 @@ def dependencies(timeline: Timeline, kinds: tuple[Kind, ...], stage_step: int) -
     producer, consumer = producer[found[exists]], consumer[exists]
     apart = timeline.rank[producer] != timeline.rank[consumer]
     return producer[apart], consumer[apart]
+
+
+def _of_kinds(timeline: Timeline, kinds: tuple[Kind, ...]) -> tuple[IntArray, IntArray]:
+    """Codes and rows of the actions of some kinds, a pair's halves apart."""
+    alone = np.flatnonzero(is_kind(timeline.code, *kinds))
+    paired = np.flatnonzero(is_kind(timeline.partner, *kinds))
+    return np.concatenate([timeline.code[alone], timeline.partner[paired]]), np.concatenate([alone, paired])
 
 
 def place(start: IntArray, end: IntArray, producer: IntArray, consumer: IntArray) -> Arrows:
@@ -125,10 +131,14 @@ class EndsBySlice:
     """
 
     def __init__(self, at_slice: IntArray, at: IntArray) -> None:
-        self._arrow = np.argsort(at_slice, kind="stable")
-        self._slice, self._at = at_slice[self._arrow], at[self._arrow]
+        order = np.argsort(at_slice, kind="stable")
+        self._at = at[order]
+        # There are as many as slices: half the memory, where their number allows it.
+        small = np.int32 if max(order.size, int(at_slice.max(initial=0))) < 1 << 31 else np.int64
+        self._slice, self._arrow = at_slice[order].astype(small), order.astype(small)
 
     def of(self, first: int, last: int) -> Ends:
         """The ends in the slices from `first` to before `last`, rows counted from `first`."""
-        low, high = np.searchsorted(self._slice, (first, last))
-        return Ends(self._slice[low:high] - first, self._arrow[low:high], self._at[low:high])
+        low, high = np.searchsorted(self._slice, np.array((first, last), dtype=self._slice.dtype))
+        row, arrow = (column[low:high].astype(np.int64) for column in (self._slice, self._arrow))
+        return Ends(row - first, arrow, self._at[low:high])

@@ -40,8 +40,9 @@ def write_trace(
 
     Raises:
         OutputError: The file cannot be written.
-        ValueError: Neither one nor two timelines.
+        ValueError: Neither one nor two timelines, or a colour that is none.
     """
+    colour = Colour(colour)  # its text will do
     tracks = Tracks(timelines)
     about = {**metadata, "writer": f"pipetrace {__version__}", **tracks.about()}
     if path.name.lower().endswith(PERFETTO):

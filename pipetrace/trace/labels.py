@@ -6,11 +6,14 @@ Three ways of labelling are known::
     torch runtime    PP:0F3           compute, in which the wait for its input hides
                      PP:1RECV_F3      posting           PP:0UNSHARD                    what concerns a whole stage
     torch gpipe      Forward 3        compute of the rank's only stage, in which posting and waiting hide
+
+Others are told by patterns of the user's: `Labels`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import Enum, StrEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -29,7 +32,8 @@ from pipetrace.action import (
     pack,
     parse,
 )
-from pipetrace.errors import ActionError
+from pipetrace.errors import ActionError, TraceError
+from pipetrace.shown import shown
 
 
 class LabelStyle(StrEnum):
@@ -38,6 +42,7 @@ class LabelStyle(StrEnum):
     PIPETRACE = "pipetrace"
     RUNTIME = "torch runtime"
     GPIPE = "torch gpipe"
+    PATTERN = "--label"
     NONE = "none"
 
 
@@ -69,6 +74,92 @@ def step_number(name: str) -> int | None:
     """The number that torch.profiler gave a step; None where the name is no step's."""
     match = _STEP.fullmatch(name)
     return None if match is None else int(match[1])
+
+
+COUNTED = -1
+"""The microbatch of a label that names none: it is counted within its step."""
+
+# How people call the kinds; what stands first is looked for first.
+_WORDS = (
+    (Kind.W, r"wgrad|weight|dw|bwd?_?w|w"),
+    (Kind.I, r"dgrad|igrad|input|dx|bwd?_?i|i"),
+    (Kind.B, r"backward|bwd|bw|bprop|b"),
+    (Kind.F, r"forward|fwd|fw|fprop|f"),
+)
+_GROUPS = {"kind", "stage", "microbatch", "pipe"}
+_PATTERN_HINT = r"for example --label 'fwd mb(?P<microbatch>\d+) stage(?P<stage>\d+)'"
+
+
+class Labels:
+    """Reads names as labels: by patterns of the user's where there are any, and as torch and pipetrace label.
+
+    Args:
+        patterns: Regular expressions that match a whole name, with groups called `microbatch` (where there is none,
+            microbatches are counted), `stage` (where there is none, it is the rank's), `pipe` and `kind`. Where there
+            is no group `kind`, the pattern's own words say it: forward, fwd, backward, dgrad, wgrad and the like.
+
+    Raises:
+        TraceError: A pattern is none, or says nothing of the kind.
+    """
+
+    def __init__(self, patterns: Sequence[str] = ()) -> None:
+        self._patterns = [(self._compiled(text), _kind_in(_words_of(text))) for text in patterns]
+        for text, (pattern, kind) in zip(patterns, self._patterns, strict=True):
+            if kind is None and "kind" not in pattern.groupindex:
+                raise TraceError(
+                    f"label pattern {shown(text)} does not say whether it is a forward or a backward",
+                    "write fwd, bwd, dgrad or wgrad in it, or a group (?P<kind>...)",
+                )
+
+    @staticmethod
+    def _compiled(text: str) -> re.Pattern[str]:
+        try:
+            pattern = re.compile(text)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise TraceError(f"label pattern {shown(text)} is no regular expression: {error}", _PATTERN_HINT) from None
+        if unknown := sorted(set(pattern.groupindex) - _GROUPS):
+            raise TraceError(
+                f"label pattern {shown(text)} has a group called {unknown[0]!r}",
+                f"groups are called {', '.join(sorted(_GROUPS))}",
+            )
+        return pattern
+
+    def read(self, name: str, rank: int) -> Label | None:
+        """What a name says; see `read_label`.
+
+        Raises:
+            ActionError: It begins like a label, but names no action.
+        """
+        for pattern, kind in self._patterns:
+            match = pattern.fullmatch(name)
+            if match is None:
+                continue
+            of = {group: text for group, text in match.groupdict().items() if text is not None}
+            named = kind if "kind" not in of else _kind_in(of["kind"])
+            try:
+                if named is None:
+                    raise ValueError
+                stage, pipe = (int(of.get(group, other)) for group, other in (("stage", rank), ("pipe", 0)))
+                microbatch = int(of["microbatch"]) if "microbatch" in of else COUNTED
+                Action(named, stage, max(microbatch, 0), pipe)
+            except ValueError:
+                raise ActionError(f"{shown(name)} is matched by a label pattern, but names no action") from None
+            return Label(LabelStyle.PATTERN, Role.COMPUTE, pack(named, stage, microbatch, pipe))
+        return read_label(name, rank)
+
+
+def _words_of(pattern: str) -> str:
+    """What stands in a pattern outside of its groups."""
+    return re.sub(r"\(\?P<\w+>[^()]*\)|\\[a-zA-Z]", " ", pattern)
+
+
+def _kind_in(text: str) -> Kind | None:
+    for kind, words in _WORDS:
+        if re.search(rf"(?:^|[^a-z])(?:{words})(?:[^a-z]|$)", text.lower()):
+            return kind
+    # Glued to something else: ForwardStep, backward_pass2.
+    glued = ((Kind.B, "backward"), (Kind.F, "forward"))
+    return next((kind for kind, word in glued if word in text.lower()), None)
 
 
 @lru_cache(maxsize=65536)
@@ -117,6 +208,13 @@ def sender_of(receive: int) -> int:
     forward = receive & 31 == Kind.RECV_F
     stage = code_stage(receive) + (-1 if forward else 1)
     return pack(Kind.SEND_F if forward else Kind.SEND_B, stage, code_microbatch(receive), code_pipe(receive))
+
+
+def receiver_of(send: int) -> int:
+    """The code of the receive at the other end of a send."""
+    forward = send & 31 == Kind.SEND_F
+    stage = code_stage(send) + (1 if forward else -1)
+    return pack(Kind.RECV_F if forward else Kind.RECV_B, stage, code_microbatch(send), code_pipe(send))
 
 
 def transfer_of(compute: int, *, sends: bool) -> int:

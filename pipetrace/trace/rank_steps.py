@@ -1,174 +1,162 @@
-"""What one rank did in each step, from its labels.
+"""What one rank did in each step.
 
-Whichever way a trace was labelled, the same comes out: compute with its times, when each transfer was posted, and when
-each receive was waited for and there.
+Whichever way a trace was labelled, and where it was not, the same comes out: compute with its times, when each transfer
+was posted, and when each receive was waited for and there. On a GPU the times are those of kernels.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import pairwise
 
-from pipetrace.action import NO_ACTION, RECV_KINDS, Kind, code_kind, code_pipe, code_stage
-from pipetrace.errors import ActionError
+import numpy as np
+
+from pipetrace.action import (
+    NO_ACTION,
+    RECV_KINDS,
+    Kind,
+    Part,
+    code_kind,
+    code_microbatch,
+    code_part,
+    code_pipe,
+    code_stage,
+    pack,
+)
 from pipetrace.timeline import UNKNOWN
-from pipetrace.trace.labels import UNMARKED_STEP, Label, LabelStyle, Role, read_label, step_number, transfer_of
+from pipetrace.trace.labels import COUNTED, Labels, LabelStyle, Role, transfer_of
 from pipetrace.trace.load import TraceFile
-
-WHOLE_TRACE = "whole trace"
-"""Name of the step where a trace marks none."""
-
-
-class Span(NamedTuple):
-    """Two Unix times in ns."""
-
-    start: int
-    end: int
+from pipetrace.trace.reading.device import Device, device_of, of_kernels
+from pipetrace.trace.reading.model import WHOLE_TRACE, Compute, RankStep, RankSteps, Span
+from pipetrace.trace.reading.p2p import Transfer, transfers_of
+from pipetrace.trace.reading.ranges import Found, ranges_of
+from pipetrace.trace.reading.unlabelled import match_steps
+from pipetrace.trace.reading.wanted import Wanted, waited_from
+from pipetrace.trace.reading.work import work_of
 
 
-class Compute(NamedTuple):
-    """A compute action with its times."""
-
-    code: int
-    partner: int
-    start: int
-    end: int
-
-
-@dataclass
-class RankStep:
-    """One step of one rank; Unix times in ns.
+@dataclass(frozen=True)
+class Reading:
+    """How traces are read.
 
     Args:
-        compute: In the order of time, each action once.
-        posts: When each transfer was posted, by its code.
-        arrivals: From when (`UNKNOWN` where nobody waited) to when each receive was waited for, by its code.
-        begins: Start of the step's mark, or of its first label.
+        labels: How names are read.
+        schedule: Name of what was run; empty where that is not known.
+        wanted: Each rank's list of it.
     """
 
-    begins: int
-    compute: list[Compute] = field(default_factory=list)
-    posts: dict[int, int] = field(default_factory=dict)
-    arrivals: dict[int, Span] = field(default_factory=dict)
+    labels: Labels = field(default_factory=Labels)
+    schedule: str = ""
+    wanted: Sequence[Sequence[Wanted]] = ()
 
 
-@dataclass
-class RankSteps:
-    """All steps of one rank.
+def read_steps(trace: TraceFile, rank: int, how: Reading | None = None) -> RankSteps:
+    """Sorts what a rank did into its steps.
 
     Args:
-        style: How its trace is labelled.
-        steps: By name, in the order of time.
-        counts: Labels by kind; a pair counts as F&B.
-        transfers: gloo's sends and receives that were seen, labelled or not.
-        kernels: GPU kernels that were seen.
-        doubled: Actions (code and partner) that stood again in a step, of which the first was kept.
-        unreadable: Names that begin as labels do, but name no action.
-        outside: Labels outside of all marked steps.
-        hidden_waits: Compute labels that a wait was cut from.
+        trace: Of the rank.
+        rank: Its pipeline rank.
+        how: How to read it.
+
+    Raises:
+        TraceError: Nothing is labelled, and it is not in the order of the schedule that was named.
     """
-
-    style: LabelStyle
-    steps: dict[str, RankStep]
-    counts: Counter[str] = field(default_factory=Counter)
-    transfers: int = 0
-    kernels: int = 0
-    doubled: dict[tuple[int, int], None] = field(default_factory=dict)
-    unreadable: list[str] = field(default_factory=list)
-    outside: int = 0
-    hidden_waits: int = 0
-
-
-class _Found(NamedTuple):
-    start: int
-    end: int
-    label: Label
-
-
-def read_steps(trace: TraceFile, rank: int) -> RankSteps:
-    """Sorts a rank's labels into its steps."""
-    found: list[_Found] = []
-    receives: list[Span] = []
-    sends: list[Span] = []
-    marks: dict[str, Span] = {}
-    by_hand: list[Span] = []
-    unreadable = []
-    for event in trace.events:
-        name = event.name
-        # On a GPU the profiler repeats each label over its kernels; that one's times are the device's.
-        if event.cat in ("cpu_op", "kernel", "gpu_user_annotation", "cuda_runtime"):
-            continue
-        if name in ("gloo:recv", "gloo:send"):
-            (receives if name == "gloo:recv" else sends).append(Span(trace.start(event), trace.end(event)))
-        elif name == UNMARKED_STEP:
-            by_hand.append(Span(trace.start(event), trace.end(event)))
-        elif step_number(name) is not None:
-            marks.setdefault(name, Span(trace.start(event), trace.end(event)))
-        else:
-            try:
-                label = read_label(name, rank)
-            except ActionError:
-                unreadable.append(name)
-                continue
-            if label is not None:
-                found.append(_Found(trace.start(event), trace.end(event), label))
-    found.sort(key=lambda f: (f.start, f.end, f.label.code, f.label.partner, f.label.role.value))
-    receives.sort()
-    sends.sort()
-
-    style = _style(trace, found)
-    # A user's own "Forward 3" beside the runtime's labels is not GPipe's.
-    found = [f for f in found if (f.label.style is LabelStyle.GPIPE) == (style is LabelStyle.GPIPE)]
-    windows = _windows(marks, by_hand, found, trace)
-    result = RankSteps(style, {}, transfers=len(receives) + len(sends), unreadable=unreadable)
-    result.kernels = sum(event.cat == "kernel" for event in trace.events)
-    inside = 0
+    how = how or Reading()
+    events = trace.events
+    device = device_of(events)
+    ranges = ranges_of(events, rank, how.labels, is_ours=bool(trace.pipetrace))
+    transfers = transfers_of(events, device)
+    result = RankSteps(
+        ranges.style,
+        {},
+        transfers=len(transfers.all),
+        unreadable=ranges.unreadable,
+        repeated=ranges.repeated,
+        peak_memory=_peaks(events.memory),
+    )
+    if device is not None:
+        result.kernels, result.unlaunched = device.start.size, device.unlaunched
+    if ranges.style is LabelStyle.NONE and rank < len(how.wanted):
+        work = work_of(events, device, transfers)
+        match_steps(result, rank, how.schedule, how.wanted[rank], work, device, transfers, ranges.windows)
+        return result
+    found = _counted(ranges.labels, ranges.windows)
     begins = [f.start for f in found]
-    for name, window in windows.items():
+    inside = 0
+    for name, window in ranges.windows.items():
         mine = found
         if name != WHOLE_TRACE:
             mine = found[bisect_left(begins, window.start) : bisect_left(begins, window.end)]
         inside += len(mine)
-        result.steps[name] = _read_step(result, window, mine, _within(receives, window), _within(sends, window))
+        moved = [t for t in transfers.all if window.start <= t.posted <= window.end]
+        rounds = _rounds(mine) if name == WHOLE_TRACE else [mine]
+        for at, one in enumerate(rounds):
+            called = name if len(rounds) == 1 else f"step {at}"
+            begin = window.start if at == 0 else one[0].start
+            until = rounds[at + 1][0].start if at + 1 < len(rounds) else window.end + 1
+            part = moved if len(rounds) == 1 else [t for t in moved if begin <= t.posted < until]
+            result.steps[called] = _read_step(result, begin, one, part, device)
     result.outside = max(0, len(found) - inside)
     return result
 
 
-def _within(spans: list[Span], window: Span) -> list[Span]:
-    """Those of sorted spans that begin in a window, its end included."""
-    return spans[bisect_left(spans, (window.start,)) : bisect_left(spans, (window.end + 1,))]
+def _peaks(memory: Sequence[tuple[str, int, int]]) -> dict[str, int]:
+    peaks: dict[str, int] = {}
+    for device, _, bytes_ in memory:
+        peaks[device] = max(peaks.get(device, 0), bytes_)
+    return peaks
 
 
-def _style(trace: TraceFile, found: list[_Found]) -> LabelStyle:
-    styles = {f.label.style for f in found}
-    if LabelStyle.PIPETRACE in styles or (trace.pipetrace and LabelStyle.RUNTIME in styles):
-        return LabelStyle.PIPETRACE
-    return next((style for style in (LabelStyle.RUNTIME, LabelStyle.GPIPE) if style in styles), LabelStyle.NONE)
+def _counted(found: list[Found], windows: Mapping[str, Span]) -> list[Found]:
+    """Labels that name no microbatch get the number that they are of their kind and stage in their step."""
+    if not any(code_microbatch(f.label.code) == COUNTED and f.label.style is LabelStyle.PATTERN for f in found):
+        return found
+    begins = [window.start for window in windows.values()]
+    seen: Counter[tuple[int, int]] = Counter()
+    counted = []
+    for f in found:
+        code = f.label.code
+        if code_microbatch(code) == COUNTED:
+            key = bisect_right(begins, f.start), code
+            whole = pack(code_kind(code), code_stage(code), seen[key], code_pipe(code))
+            seen[key] += 1
+            f = Found(f.start, f.end, f.label._replace(code=whole))  # noqa: PLW2901
+        counted.append(f)
+    return counted
 
 
-def _windows(marks: Mapping[str, Span], by_hand: list[Span], found: list[_Found], trace: TraceFile) -> dict[str, Span]:
-    if marks:
-        return dict(sorted(marks.items(), key=lambda mark: step_number(mark[0]) or 0))
-    if by_hand:
-        numbered = enumerate(sorted(by_hand))
-        return {UNMARKED_STEP if len(by_hand) == 1 else f"{UNMARKED_STEP} {i}": span for i, span in numbered}
-    begins = found[0].start if found else min((trace.start(event) for event in trace.events), default=0)
-    ends = max((trace.end(event) for event in trace.events), default=begins)
-    return {WHOLE_TRACE: Span(begins, ends)}
+def _rounds(found: list[Found]) -> list[list[Found]]:
+    """The steps of a trace that marks none: everything in it stands equally often, one round after the other."""
+    seen: Counter[tuple[Role, int, int]] = Counter()
+    rounds: list[list[Found]] = []
+    for f in found:
+        key = f.label.role, f.label.code, f.label.partner
+        if f.label.role is Role.WAIT and rounds:
+            rounds[-1].append(f)  # a rank may wait for one thing several times
+            continue
+        at = seen[key]
+        seen[key] += 1
+        if at == len(rounds):
+            rounds.append([])
+        rounds[at].append(f)
+    whole = len(set(seen.values())) == 1 and all(
+        one[-1].start <= following[0].start for one, following in pairwise(rounds)
+    )
+    return rounds if whole and len(seen) > 1 else [found]
 
 
 def _read_step(
-    result: RankSteps, window: Span, found: list[_Found], receives: list[Span], sends: list[Span]
+    result: RankSteps, begins: int, found: list[Found], transfers: list[Transfer], device: Device | None
 ) -> RankStep:
-    step = RankStep(window.start)
+    step = RankStep(begins)
     seen: set[tuple[Role, int]] = set()
-    computed: list[_Found] = []
+    computed: list[Found] = []
     for f in found:
         role, code, partner = f.label.role, f.label.code, f.label.partner
-        result.counts[_kind(f.label)] += 1
+        result.counts[kind_of(f)] += 1
         if role is not Role.WAIT and ((role, code) in seen or (role, partner) in seen):
             result.doubled[code, partner] = None
             continue
@@ -177,34 +165,46 @@ def _read_step(
             computed.append(f)
         elif role is Role.POST:
             step.posts[code] = f.start
-        elif role is Role.WAIT and code_kind(code) in RECV_KINDS:
+        elif role is Role.WAIT and code_kind(code) in RECV_KINDS and device is None:
             # A rank may turn to something else meanwhile: the last wait of a step ends when it is there.
             step.arrivals[code] = Span(f.start, f.end)
-    if result.style is LabelStyle.PIPETRACE:
+    if device is not None:
+        from_kernels(result, step, computed, device)
+    elif result.style in (LabelStyle.PIPETRACE, LabelStyle.PATTERN):
         step.compute = [Compute(f.label.code, f.label.partner, f.start, f.end) for f in computed]
     else:
-        posted = [f for f in found if f.label.role is Role.POST]
-        _uncover(result, step, computed, posted, receives, sends)
+        _uncover(result, step, computed, transfers)
+    result.crossing += sum(b.start < a.end for a, b in pairwise(step.compute))
+    if device is not None or result.style is not LabelStyle.PIPETRACE:
+        step.loose = _attach(result, step, found, computed, transfers)
     return step
 
 
-def _uncover(
-    result: RankSteps,
-    step: RankStep,
-    computed: list[_Found],
-    posted: list[_Found],
-    receives: list[Span],
-    sends: list[Span],
-) -> None:
-    """Takes the waits out of torch's compute labels, and finds the transfers behind them.
+def from_kernels(result: RankSteps, step: RankStep, computed: list[Found], device: Device) -> None:
+    """The tile of an action is that of the kernels that were launched while its label stood, by whichever thread."""
+    for f in computed:
+        here = device.within(f.start, f.end)
+        # The all-to-alls of an MoE layer are NCCL's kernels; all other actions are what NCCL's are not.
+        is_exchange = code_part(f.label.code) in (Part.DISPATCH, Part.COMBINE)
+        chosen = (device.communicates & ~device.is_p2p if is_exchange else device.computes)[here]
+        kernels = np.flatnonzero(chosen) + here.start
+        if not kernels.size:
+            result.without_kernels.append(f.label.code)
+            continue
+        start, end, on_device = of_kernels(device, kernels)
+        step.compute.append(Compute(f.label.code, f.label.partner, start, end))
+        step.on_device[f.label.code] = on_device
+    step.compute.sort(key=lambda c: (c.start, c.end, c.code))
 
-    gloo's ranges last from posting to the end of waiting. The one that begins in a label for posting, or else in the
-    compute label itself, belongs to it; a receive that ends in a compute label was waited for there. A label for
-    posting tells better than gloo's range when a transfer was posted: on a busy machine the range has been seen to
-    begin milliseconds after the data had arrived.
+
+def _uncover(result: RankSteps, step: RankStep, computed: list[Found], transfers: list[Transfer]) -> None:
+    """Takes the waits out of torch's compute labels.
+
+    A receive that ends in a compute label was waited for there. GPipe posts its output inside the label too, behind the
+    work.
     """
-    ends = sorted(span.end for span in receives)
-    posts = [span.start for span in sends] if result.style is LabelStyle.GPIPE else []
+    ends = sorted(t.end for t in transfers if not t.is_send)
+    posts = sorted(t.posted for t in transfers if t.is_send) if result.style is LabelStyle.GPIPE else []
     for f in computed:
         first, last = bisect_right(ends, f.start), bisect_right(ends, f.end)
         start = f.start
@@ -212,38 +212,52 @@ def _uncover(
             # In a pair the halves' waits lie around the first half's work: only the first is before all of it.
             start = ends[first] if f.label.partner != NO_ACTION else ends[last - 1]
             result.hidden_waits += 1
-        # GPipe posts its output inside the label too, behind the work.
         post = bisect_left(posts, start)
         end = posts[post] if post < len(posts) and posts[post] < f.end else f.end
         step.compute.append(Compute(f.label.code, f.label.partner, start, end))
-    owners = [(f.start, f.end, f.label.code) for f in posted]
-    if result.style is LabelStyle.GPIPE:
-        owners = [(f.start, f.end, f.label.code) for f in computed]
-    begins = [owner[0] for owner in owners]
+
+
+def _attach(
+    result: RankSteps, step: RankStep, found: list[Found], computed: list[Found], transfers: list[Transfer]
+) -> list[Transfer]:
+    """Gives transfers to the labels in which they were posted; what is left is returned.
+
+    A label for posting tells better than gloo's range when a transfer was posted: on a busy machine the range has been
+    seen to begin milliseconds after the data had arrived. On a GPU the kernel tells.
+    """
+    inside_compute = result.style is LabelStyle.GPIPE
+    owners = computed if inside_compute else [f for f in found if f.label.role is Role.POST]
+    begins = [f.start for f in owners]
     waiting = [f.start for f in computed]
-    for spans, are_sends in ((receives, False), (sends, True)):
-        for span in spans:
-            at = bisect_right(begins, span.start) - 1
-            if at < 0 or span.start >= owners[at][1]:
-                continue
-            code = owners[at][2]
-            if result.style is LabelStyle.GPIPE:
-                code = transfer_of(code, sends=are_sends)
-                step.posts.setdefault(code, span.start)
-            elif (code_kind(code) in RECV_KINDS) == are_sends:
-                continue
-            if not are_sends:
-                into = bisect_left(waiting, span.end) - 1
-                waited = max(waiting[into], span.start) if into >= 0 and span.end <= computed[into].end else UNKNOWN
-                step.arrivals.setdefault(code, Span(waited, span.end))
+    loose = []
+    for transfer in transfers:
+        at = bisect_right(begins, transfer.posted) - 1
+        if at < 0 or transfer.posted >= owners[at].end:
+            loose.append(transfer)
+            continue
+        code = owners[at].label.code
+        if inside_compute:
+            code = transfer_of(code, sends=transfer.is_send)
+        elif (code_kind(code) in RECV_KINDS) == transfer.is_send:
+            loose.append(transfer)
+            continue
+        if transfer.on_device:
+            step.posts[code] = transfer.start
+        else:
+            step.posts.setdefault(code, transfer.start)
+        if transfer.is_send:
+            continue
+        if transfer.on_device:
+            step.arrivals.setdefault(code, Span(waited_from(step, transfer), transfer.end))
+        else:
+            into = bisect_left(waiting, transfer.end) - 1
+            inside = into >= 0 and transfer.end <= computed[into].end
+            waited = max(waiting[into], transfer.start) if inside else UNKNOWN
+            step.arrivals.setdefault(code, Span(waited, transfer.end))
+    return loose
 
 
-def _kind(label: Label) -> str:
+def kind_of(found: Found) -> str:
+    label = found.label
     name = "F&B" if label.partner != NO_ACTION else Kind(code_kind(label.code)).name
     return f"WAIT {name}" if label.role is Role.WAIT else name
-
-
-def stages_of(steps: RankSteps) -> set[tuple[int, int]]:
-    """(pipe, stage) of everything that a rank computed."""
-    codes = (code for step in steps.steps.values() for c in step.compute for code in (c.code, c.partner))
-    return {(code_pipe(code), code_stage(code)) for code in codes if code != NO_ACTION}

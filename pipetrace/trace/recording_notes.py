@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pipetrace.action import NO_ACTION, Kind, code_kind, code_microbatch, code_pipe, code_stage, code_text
 from pipetrace.trace.assemble import Lost
 from pipetrace.trace.labels import LabelStyle
-from pipetrace.trace.rank_steps import RankStep, RankSteps
+from pipetrace.trace.reading.model import RankStep, RankSteps
 
 _MOST_LISTED = 8
 
@@ -20,9 +20,12 @@ def missing_lines(
     absent = [rank for rank in range(ranks) if rank not in steps]
     if absent:
         yield f"{ranks} ranks ran, but there is no trace of {_ranks(absent)}"
-    silent = [rank for rank, of in steps.items() if of.style is LabelStyle.NONE]
+    silent = [rank for rank, of in steps.items() if of.style is LabelStyle.NONE and of.match is None]
     if silent:
-        yield f"no action is labelled on {_ranks(silent)}, so compute cannot be told apart"
+        yield (
+            f"no action is labelled on {_ranks(silent)}, so compute cannot be told apart: name the schedule with "
+            "--schedule, or the labels with --label"
+        )
         transfers, kernels = (sum(getattr(steps[rank], what) for rank in silent) for what in ("transfers", "kernels"))
         if transfers:
             yield f"{transfers} sends and receives were seen there, but not what they carried or to whom"
@@ -42,7 +45,19 @@ def missing_lines(
 def note_lines(steps: Mapping[int, RankSteps], lost: Lost) -> Iterator[str]:
     """What was assumed or lost, a line each."""
     styles = {of.style for of in steps.values()}
-    if LabelStyle.PIPETRACE in styles:
+    matched = {rank: of.match for rank, of in steps.items() if of.match is not None}
+    if matched:
+        least = min(matched.values(), key=lambda match: match.confidence)
+        yield (
+            f"nothing is labelled on {_ranks(list(matched))}: what they computed was matched with the order of "
+            f"{least.schedule}, {sum(match.actions for match in matched.values())} actions, confidence "
+            f"{least.confidence:.0%} (on the worst rank {least.alike:.1%} of the operations repeat as that order says, "
+            f"and {least.outside:.1%} of the compute time lies between its actions)"
+        )
+    if any(of.kernels for of in steps.values()):
+        yield "times are those of GPU kernels: a tile runs from its first kernel's start to its last one's end"
+    waits = any(kind.startswith("WAIT") for of in steps.values() for kind in of.counts)
+    if LabelStyle.PIPETRACE in styles and waits and not all(of.kernels for of in steps.values()):
         yield "a receive ends when its wait ends: where that wait was short, the data was there earlier"
     hidden = sum(of.hidden_waits for of in steps.values())
     if hidden:
@@ -62,19 +77,33 @@ def note_lines(steps: Mapping[int, RankSteps], lost: Lost) -> Iterator[str]:
             "do not compare them one by one"
         )
     for rank, of in steps.items():
-        if of.doubled:
-            doubled = _some(code_text(*double) for double in of.doubled)
-            yield f"rank {rank}: {doubled} stood more than once in a step; the first was kept"
-        if of.unreadable:
-            yield f"rank {rank}: labels that name no action were left out: {_some([repr(n) for n in of.unreadable])}"
-        if of.outside:
-            yield f"rank {rank}: {of.outside} labels lie outside of the marked steps and were left out"
+        yield from _of_rank(rank, of)
     if lost.no_receive:
         yield f"{lost.no_receive} sends are shown where they were posted, as when they arrived is not known"
     if lost.late_posts:
         yield f"{lost.late_posts} sends seem to be posted after they had arrived, so when they were is left open"
     if lost.backwards:
         yield f"{lost.backwards} actions seemed to end before they began, and are shown with no length"
+
+
+def _of_rank(rank: int, of: RankSteps) -> Iterator[str]:
+    """What was mended or lost on one rank, a line each."""
+    for count, what in (
+        (of.repeated, "events stand twice in its trace and were read once"),
+        (of.crossing, "actions begin before the one before them has ended"),
+        (of.unlaunched, "GPU kernels whose launch was not recorded belong to no action"),
+        (of.outside, "labels lie outside of the marked steps and were left out"),
+    ):
+        if count:
+            yield f"rank {rank}: {count} {what}"
+    if of.without_kernels:
+        codes = _some(code_text(code) for code in of.without_kernels)
+        yield f"rank {rank}: no kernel was launched under the labels of {codes}, so they are left out"
+    if of.doubled:
+        doubled = _some(code_text(*double) for double in of.doubled)
+        yield f"rank {rank}: {doubled} stood more than once in a step; the first was kept"
+    if of.unreadable:
+        yield f"rank {rank}: labels that name no action were left out: {_some([repr(n) for n in of.unreadable])}"
 
 
 def _incomplete(step: RankStep) -> Iterator[str]:

@@ -8,7 +8,10 @@ One row a rank, no header; a cell is an action, an empty cell an idle slot::
 torch's *compute_only* files are read and written as they are, and so are its *compute_comms* files with their sends
 and receives; what concerns a whole stage there (UNSHARD, RESHARD, REDUCE_GRAD, and our OPTIM) is dropped, as no
 schedule has it, and a note says so. Beyond torch's dialect a cell may carry a pipe (`d1:0F3`), so that bidirectional
-schedules can be written too; and idle slots may stand in files with communication, which torch refuses.
+schedules can be written too; and idle slots may stand in files with communication, which torch refuses. A schedule in
+parts of layers has cells as `4F0@2.dispatch`, in the order in which they are issued, and a cell `|` for a fence::
+
+    0F0@0.attn,0F0@0.dispatch,0F0@0.mlp,0F0@0.combine,|,0B0@0.combine,0B0@0.mlp,0B0@0.dispatch,0B0@0.attn
 """
 
 from __future__ import annotations
@@ -22,10 +25,11 @@ from pipetrace.action import COMPUTE_KINDS, WHOLE_STAGE_KINDS, Action, Pair, cod
 from pipetrace.errors import ActionError, ScheduleError
 from pipetrace.placement import Placement
 from pipetrace.reading import read_whole
-from pipetrace.schedule import Schedule
+from pipetrace.schedule import RankOrder, Schedule
 from pipetrace.shown import printable
 from pipetrace.trace.files import replacing
 
+_FENCE = "|"
 _HINT = "one row a rank, one action a cell, as in 0F0,0F1,,0B0"
 
 
@@ -45,8 +49,10 @@ class CsvSchedule:
 def format_csv(schedule: Schedule) -> str:
     """A schedule as CSV, with its sends and receives if it lists any; `parse_csv` reads the same order back."""
     text = [
-        code_text(code, partner)
-        for code, partner in zip(schedule.code.tolist(), schedule.partner.tolist(), strict=True)
+        f"{_FENCE}," * fence + code_text(code, partner)
+        for code, partner, fence in zip(
+            schedule.code.tolist(), schedule.partner.tolist(), schedule.fences.tolist(), strict=True
+        )
     ]
     first = schedule.first.tolist()
     return "".join(",".join(text[begin:end]) + "\n" for begin, end in itertools.pairwise(first))
@@ -116,23 +122,28 @@ def parse_csv(text: str, name: str, source: str = "CSV") -> CsvSchedule:
         raise ScheduleError(f"{source} is empty", _HINT)
 
     cells = _Cells(source)
-    lists = []
+    orders = []
     for line, row in enumerate(rows, start=1):
-        actions = [
-            item
-            for column, cell in enumerate(row.split(","), start=1)
-            if (item := cells.read(cell.strip(" \t"), line, column)) is not None
-        ]
-        if not any(isinstance(item, Pair) or item.kind in COMPUTE_KINDS for item in actions):
+        order, computes = RankOrder(), False
+        for column, text_of in enumerate(row.split(","), start=1):
+            cell = text_of.strip(" \t")
+            if cell == _FENCE:
+                cells.fence(line, column)
+                order.fence()
+            elif (item := cells.read(cell, line, column)) is not None:
+                order.append(item)
+                computes |= isinstance(item, Pair) or item.kind in COMPUTE_KINDS
+        if not computes:
             raise ScheduleError(f"{source}: line {line}: rank {line - 1} has no compute action", _HINT)
-        lists.append(actions)
+        orders.append(order)
+    cells.check_fences()
     if cells.dropped:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(cells.dropped.items()))
         notes.append(f"what concerns whole stages was dropped, as a schedule has none of it: {kinds}")
 
     try:
-        placement = cells.placement(len(lists))
-        schedule = Schedule.from_actions(name, placement, cells.microbatches, lists)
+        placement = cells.placement(len(orders))
+        schedule = Schedule.from_orders(name, placement, cells.microbatches, orders)
         return CsvSchedule(schedule.validate(), tuple(notes))
     except ScheduleError as error:
         raise type(error)(f"{source}: {error.message}", error.hint) from None
@@ -145,6 +156,8 @@ class _Cells:
         self.source = source
         self.dropped: Counter[str] = Counter()
         self.microbatches = 0
+        self._has_parts = False
+        self._fence: tuple[int, int] | None = None
         self._place: dict[int, tuple[int, int]] = {}
         self._rank: dict[tuple[int, int], int] = {}
 
@@ -159,11 +172,7 @@ class _Cells:
             raise ScheduleError(f"{where}: {error.message}", error.hint) from None
         halves = (item,) if isinstance(item, Action) else (item.forward, item.backward)
         for action in halves:
-            if action.part is not None:
-                raise ScheduleError(
-                    f"{where}: {action} is a part of a layer; a schedule's CSV holds whole stages",
-                    f"write {action.stage}{action.kind.name}{action.microbatch}",
-                )
+            self._has_parts |= action.part is not None
             earlier = self._place.setdefault(action.code, (line, column))
             # A stage may be unsharded and resharded many times in a step.
             if earlier != (line, column) and action.kind not in WHOLE_STAGE_KINDS:
@@ -184,6 +193,19 @@ class _Cells:
             self.dropped[item.kind.name] += 1
             return None
         return item
+
+    def fence(self, line: int, column: int) -> None:
+        """Notes a fence."""
+        self._fence = self._fence or (line, column)
+
+    def check_fences(self) -> None:
+        """Refuses fences between whole stages, which run one after the other anyway."""
+        if self._fence is not None and not self._has_parts:
+            line, column = self._fence
+            raise ScheduleError(
+                f"{self.source}: line {line}, column {column}: a fence stands between whole stages",
+                "fences are for schedules in parts of layers, as 0F0@0.attn; leave it out",
+            )
 
     def placement(self, ranks: int) -> Placement:
         """Where the stages stood."""

@@ -7,23 +7,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pipetrace.errors import TraceError
+from pipetrace.schedule import Schedule
 from pipetrace.shown import printable
 from pipetrace.timeline import Timeline
 from pipetrace.trace.assemble import Lost, assemble
+from pipetrace.trace.clocks import clocks_of, shifted
 from pipetrace.trace.find import load_traces
-from pipetrace.trace.labels import LabelStyle
+from pipetrace.trace.labels import Labels, LabelStyle
 from pipetrace.trace.load import TraceFile
-from pipetrace.trace.rank_steps import WHOLE_TRACE, RankStep, RankSteps, read_steps, stages_of
+from pipetrace.trace.rank_steps import Reading, read_steps
+from pipetrace.trace.reading.device import OnDevice
+from pipetrace.trace.reading.model import (
+    WHOLE_TRACE,
+    Match,
+    RankStep,
+    RankSteps,
+    device_sums,
+    stages_of,
+)
+from pipetrace.trace.reading.peers import attach_loose
+from pipetrace.trace.reading.source import Progress
+from pipetrace.trace.reading.wanted import wanted_of
 from pipetrace.trace.recording_notes import missing_lines, note_lines
 from pipetrace.trace.run_folder import RunInfo
+from pipetrace.trace.shared_device import is_shared, shared_steps
 
+SHARED = "all ranks ran in one process and share a device: what they compute at once takes from each other"
 _RANK_IN_NAME = re.compile(r"rank[_\-]?([0-9]{1,6})", re.IGNORECASE)
-NOT_ALIGNED = "ranks' clocks were not aligned: compare within ranks only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +50,11 @@ class RankFound:
         file: Its trace.
         labels: How its trace is labelled.
         counts: Labels by kind ("F", "SEND_F", …; "F&B" for pairs, "WAIT RECV_F" for waits), over all steps.
-        transfers: gloo's sends and receives, labelled or not, over all steps.
+        transfers: Sends and receives, labelled or not, over all steps.
+        match: How compute was matched with a schedule's order; None where it was labelled, or was not matched.
+        kernels: GPU kernels, over the whole trace.
+        on_device: What the kernels of all actions of a kind did, by its letter.
+        peak_memory: Most bytes allocated, by device, where the profiler recorded it.
     """
 
     rank: int
@@ -43,6 +62,10 @@ class RankFound:
     labels: LabelStyle
     counts: Mapping[str, int]
     transfers: int
+    match: Match | None = None
+    kernels: int = 0
+    on_device: Mapping[str, OnDevice] = field(default_factory=dict)
+    peak_memory: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,33 +102,63 @@ class Recording:
         return tuple(found for found in self.found if found.rank // self.ranks == replica)
 
 
-def read_recording(paths: Sequence[Path]) -> Recording:
+def read_recording(
+    paths: Sequence[Path],
+    schedule: Schedule | None = None,
+    *,
+    labels: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Recording:
     """Reads the traces of one run.
 
     Args:
         paths: Trace files of one rank each, or folders of them.
+        schedule: What was run; ranks on which nothing is labelled are matched with its order.
+        labels: Patterns of labels, as `Labels` describes them.
+        progress: Is told how many bytes were read since it was told last.
 
     Raises:
-        TraceError: A file cannot be read, is no trace, or the files do not go together; in one line.
+        TraceError: A file cannot be read, is no trace, or the files do not go together; or what is not labelled does
+            not fit the schedule; in one line.
     """
-    traces = load_traces(paths)
+    traces = load_traces(paths, progress)
     by_rank = _by_rank(traces)
     world = _world_size(by_rank)
-    processes = world or max(len(by_rank), max(by_rank) + 1)
     run, run_notes = _run_info(by_rank)
-    ranks, replicas = _shape(processes, run)
-    steps = {rank: read_steps(trace, rank % ranks) for rank, trace in sorted(by_rank.items())}
+    if len(traces) == 1 and is_shared(traces[0]):
+        steps = shared_steps(traces[0], Labels(labels))
+        by_rank = dict.fromkeys(steps, traces[0])
+        processes = ranks = len(steps)
+        replicas = 1
+        run_notes.append(SHARED)
+    else:
+        processes = world or max(len(by_rank), max(by_rank) + 1)
+        ranks, replicas = _shape(processes, run)
+        steps = _read_ranks(by_rank, ranks, schedule, Labels(labels))
     _one_pipeline(steps, ranks)
-    common_clock, clock_note = _clocks(by_rank)
+    unattached = list(attach_loose(steps, ranks))
+    clocks = clocks_of(by_rank, steps, ranks)
+    for rank, by in clocks.offsets.items():
+        shifted(steps[rank], by)
 
     names, unmatched = _step_names(steps)
     lost = Lost()
     timelines = tuple(
-        assemble(ranks, _of_step(steps, name), replicas=replicas, common_clock=common_clock, lost=lost)
+        assemble(ranks, _of_step(steps, name), replicas=replicas, common_clock=clocks.common, lost=lost)
         for name in names
     )
     found = tuple(
-        RankFound(rank, by_rank[rank].path, of.style, dict(sorted(of.counts.items())), of.transfers)
+        RankFound(
+            rank,
+            by_rank[rank].path,
+            of.style,
+            dict(sorted(of.counts.items())),
+            of.transfers,
+            of.match,
+            of.kernels,
+            device_sums(of),
+            of.peak_memory,
+        )
         for rank, of in steps.items()
     )
     mended = [note for trace in traces for note in trace.notes]
@@ -116,9 +169,9 @@ def read_recording(paths: Sequence[Path]) -> Recording:
         step_names=names,
         found=found,
         missing=tuple(missing_lines(processes, steps, names, lost, unmatched)),
-        notes=(*mended, *run_notes, *clock_note, *note_lines(steps, lost)),
+        notes=(*mended, *run_notes, *clocks.notes, *unattached, *note_lines(steps, lost)),
         run=run,
-        common_clock=common_clock,
+        common_clock=clocks.common,
         replicas=replicas,
     )
 
@@ -133,6 +186,22 @@ def _shape(processes: int, run: RunInfo | None) -> tuple[int, int]:
             "give the traces of one run",
         )
     return run.ranks, run.replicas
+
+
+def _read_ranks(
+    by_rank: Mapping[int, TraceFile], ranks: int, schedule: Schedule | None, labels: Labels
+) -> dict[int, RankSteps]:
+    steps = {rank: read_steps(trace, rank % ranks, Reading(labels)) for rank, trace in sorted(by_rank.items())}
+    silent = [rank for rank, of in steps.items() if of.style is LabelStyle.NONE]
+    if schedule is None or not silent:
+        return steps
+    if ranks != schedule.ranks:
+        raise TraceError(
+            f"the schedule has {schedule.ranks} ranks, the recording {ranks}",
+            "give the schedule that was run, with its -p",
+        )
+    how = Reading(labels, schedule.name, wanted_of(schedule))
+    return steps | {rank: read_steps(by_rank[rank], rank % ranks, how) for rank in silent}
 
 
 def _by_rank(traces: Sequence[TraceFile]) -> dict[int, TraceFile]:
@@ -236,23 +305,6 @@ def _shared_cores(info: RunInfo) -> list[str]:
     if info.workload == "sleep" or not isinstance(cpus, int) or cpus >= processes:
         return []
     return [f"{processes} ranks shared {cpus} CPUs: what they computed took longer by their waiting for a core"]
-
-
-def _clocks(by_rank: Mapping[int, TraceFile]) -> tuple[bool, list[str]]:
-    """Whether all ranks read one clock, and why that is believed."""
-    if len(by_rank) == 1:
-        return True, []
-    clocks = [trace.pipetrace.get("clock") for trace in by_rank.values()]
-    if all(isinstance(clock, dict) for clock in clocks):
-        told = [(clock.get("host"), clock.get("boot_id")) for clock in clocks if isinstance(clock, dict)]
-        host, boot = told[0]
-        if isinstance(host, str) and isinstance(boot, str) and boot and all(one == told[0] for one in told):
-            return True, [f"all ranks ran on one machine ({printable(host)}, one boot id), so they share one clock"]
-        return False, [NOT_ALIGNED]
-    hosts = {trace.host for trace in by_rank.values()}
-    if len(hosts) == 1 and (host := next(iter(hosts))):
-        return True, [f"all ranks name the host {host!r}, so they are taken to share one clock"]
-    return False, [NOT_ALIGNED]
 
 
 def _step_names(steps: Mapping[int, RankSteps]) -> tuple[tuple[str, ...], list[str]]:

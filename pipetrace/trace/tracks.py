@@ -104,7 +104,6 @@ class Tracks:
     Attributes:
         processes, tracks, counters: To be declared before the slices.
         arrows: How many there are.
-        arrow_kind: Of each arrow the index of its name in `ARROWS`; shape (arrows,).
         epoch: Unix time in ns of zero; 0 where the timeline has none. Of two, the second's.
         dropped: Arrows that could not be shown, because they would go back in time.
 
@@ -196,11 +195,15 @@ class Tracks:
         pid = (timeline.replica[rows] * self._ranks + timeline.rank[rows]) * len(self._labels) + (source + 1)
         return pid * len(LANES) + (_WAITS if waits else timeline.lane[rows])
 
+    def arrow_kind(self, arrow: IntArray) -> IntArray:
+        """Of each of some arrows the index of its name in `ARROWS`; shape of `arrow`."""
+        return self._kinds[np.searchsorted(self._last_of_kind, arrow, side="right")]
+
     def _draw_arrows(self) -> None:
         """Arrows between tiles, which are numbered over all timelines."""
         self._first_of = np.cumsum([0, *map(len, self._timelines)]).tolist()
         start, end = (
-            _one([getattr(of, name) + shift for of, shift in zip(self._timelines, self._shifts, strict=True)])
+            _one([_plus(getattr(of, name), shift) for of, shift in zip(self._timelines, self._shifts, strict=True)])
             for name in ("start", "end")
         )
         kinds: list[tuple[int, Arrows]] = []
@@ -212,8 +215,10 @@ class Tracks:
             ideal = np.flatnonzero(of_ideal.row != NO_TILE)
             measured = of_ideal.row[ideal] + self._first_of[1]
             kinds.append((2, place_either_way(start, end, ideal, measured)))
-        self.arrow_kind = np.repeat([kind for kind, _ in kinds], [arrows.leave.size for _, arrows in kinds])
-        self.arrows = self.arrow_kind.size
+        sizes = [arrows.leave.size for _, arrows in kinds]
+        self._last_of_kind = np.cumsum(sizes)
+        self._kinds = np.array([kind for kind, _ in kinds], dtype=np.int64)
+        self.arrows = sum(sizes)
         every = Arrows.joined([arrows for _, arrows in kinds])
         self.dropped = every.dropped
         self._leaving = EndsBySlice(every.producer, every.leave)
@@ -225,9 +230,7 @@ class Tracks:
             label = f" {self._labels[source]}" if len(self._labels) > 1 else ""
             yield CounterTrack(whole, f"idle{label}", "ranks", _later(idle_series(timeline), shift))
             held = {
-                name: [
-                    of for replica in range(timeline.replicas) for of in in_flight_series(timeline, release, replica)
-                ]
+                name: in_flight_series(timeline, release)
                 for release, name in ((Kind.I, "in flight, freed at I"), (Kind.W, "in flight, freed at W"))
             }
             for process in range(timeline.ranks * timeline.replicas):
@@ -322,13 +325,19 @@ def _one(columns: Sequence[IntArray]) -> IntArray:
     return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
+def _plus(column: IntArray, by: int) -> IntArray:
+    return column + by if by else column
+
+
 def _later(series: Series, by: int) -> Series:
     return Series(series.time + by, series.value)
 
 
 def _waits_of(timeline: Timeline) -> IntArray:
-    """Rows of the tiles that were waited for."""
-    return np.flatnonzero((timeline.waited != UNKNOWN) & (timeline.waited < timeline.end))
+    """Rows of the tiles that were waited for, rank by rank in the order of the waits."""
+    rows = np.flatnonzero((timeline.waited != UNKNOWN) & (timeline.waited < timeline.end))
+    order = np.lexsort((timeline.waited[rows], timeline.rank[rows], timeline.replica[rows]))
+    return rows[order]
 
 
 def _first_time(timeline: Timeline) -> int:

@@ -28,6 +28,17 @@ def test_ranks_actions_and_what_is_not_there(folder: str, ranks: int, words: str
     assert "Traceback" not in ran.stderr
 
 
+def test_without_labels_a_schedule_tells_what_is_what() -> None:
+    ran = pipetrace("read", TRACES / "synthetic_gpu_1f1b_pp4_mb8", "--schedule", "1f1b", COLUMNS="200")
+    assert ran.returncode == 0, ran.stderr
+    assert "45.3 %" in ran.stdout
+    assert "64 actions, confidence 100%" in ran.stdout
+    assert "not found" not in ran.stdout
+    assert "a step of 1f1b would have" in refusal(
+        "read", TRACES / "1f1b_pp2_mb4_mlp", "--schedule", "1f1b", "-p", 2, "-m", 5
+    )
+
+
 def test_json() -> None:
     ran = pipetrace("read", TRACES / "zbv_pp2_mb4_mlp", "--json")
     document = json.loads(ran.stdout)

@@ -109,7 +109,11 @@ def test_traces_of_others_with_their_schedule(tmp_path: Path) -> None:
     assert (tmp_path / "x.json").is_file()
     assert "no schedule.csv" in refusal("diff", traces)
     assert "8 ranks, the recording 4" in refusal("diff", traces, "--schedule", "1f1b", "-p", 8)
-    assert "nothing to compare" in refusal("diff", TRACES / "1f1b_pp2_mb4_mlp", "--schedule", "1f1b", "-p", 2, "-m", 4)
+    unlabelled = TRACES / "1f1b_pp2_mb4_mlp"
+    assert "received 4 times" in refusal("diff", unlabelled, "--schedule", "1f1b", "-p", 2, "-m", 5)
+    ran = pipetrace("diff", unlabelled, "--schedule", "1f1b", "-p", 2, "-m", 4)
+    assert ran.returncode == 0, ran.stderr
+    assert "16 actions, confidence 100%" in " ".join(ran.stdout.split())
 
 
 def test_actions_that_were_not_run_are_reported_first() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import torch
 
+from pipetrace.action import Action, Kind
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.stages.autograd_stage import AutogradStage
 from pipetrace.execute.stages.moe_stage import MoeStage
@@ -149,3 +150,23 @@ class _BreakingMoe(MoeWorkload):
 
 def killed_in_a_replica(schedule: Schedule, config: RunConfig, host: Host) -> MoeWorkload:
     return _BreakingMoe(schedule, config, host.exchange)
+
+
+class _Disagreeing(SleepWorkload):
+    """Whose last rank makes more room than is needed."""
+
+    def __init__(self, schedule: Schedule, config: RunConfig, host: Host) -> None:
+        super().__init__(schedule, config, host)
+        self.held: set[int] = set()
+
+    def stage(self, pipe: int, stage: int) -> SleepStage:
+        self.held.add(stage)
+        return super().stage(pipe, stage)
+
+    def buffer(self, receive: Action) -> torch.Tensor:
+        room = super().buffer(receive)
+        return torch.cat([room, room]) if receive.kind is Kind.RECV_F and 0 not in self.held else room
+
+
+def disagreeing(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
+    return _Disagreeing(schedule, config, host)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipetrace.errors import RunError
+from pipetrace.errors import CostError, RunError
 from pipetrace.execute import RunConfig
 from pipetrace.execute.inject import parse_injections
 from pipetrace.waiting import Wait
@@ -59,3 +59,10 @@ def test_what_cannot_be_run_is_refused_with_a_hint(options: dict[str, Any], says
 def test_importing_the_package_leaves_torch_alone() -> None:
     code = "import sys, pipetrace.execute; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_way_of_waiting_is_checked_at_once() -> None:
+    assert RunConfig(wait="dataflow").wait is Wait.DATAFLOW  # type: ignore[arg-type]
+    for options in ({"wait": "later"}, {"caps": (-1,)}, {"caps": 3}):
+        with pytest.raises(CostError, match="way of waiting"):
+            RunConfig(**options)

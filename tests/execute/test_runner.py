@@ -17,7 +17,7 @@ import pipetrace
 from pipetrace.action import Action, Kind, parse, parse_action
 from pipetrace.costs import Costs, PairCost, StageCosts
 from pipetrace.diff_run import diff_traces
-from pipetrace.errors import OutputError, RunError
+from pipetrace.errors import OutputError, RunError, ScheduleError
 from pipetrace.execute import RunConfig, RunResult, run
 from pipetrace.execute.inject import parse_injections
 from pipetrace.execute.runner import describe, longest_action
@@ -290,3 +290,10 @@ def test_all_ranks_in_one_process(name: str, tmp_path: Path) -> None:
 def test_what_one_process_cannot_do(options: dict[str, Any], why: str) -> None:
     with pytest.raises(RunError, match=why):
         RunConfig(one_process=True, **options)
+
+
+def test_caps_that_cannot_be_kept_are_refused_before_anything_is_there(tmp_path: Path) -> None:
+    config = RunConfig(wait=Wait.DATAFLOW, caps=(1, 1))
+    with pytest.raises(ScheduleError, match="rank 0: a cap of 1 chunks has no room for the list order, which holds 2"):
+        run(pipetrace.build("1f1b", 2, 4), config, tmp_path / "run")
+    assert not list(tmp_path.iterdir())

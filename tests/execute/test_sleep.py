@@ -7,12 +7,13 @@ import pytest
 import torch
 
 import pipetrace
-from pipetrace.action import Kind, parse_action
+from pipetrace.action import Action, Kind, parse_action
 from pipetrace.costs import Costs, StageCosts
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.program import compile_rank
 from pipetrace.execute.sleeping import sleep_until
 from pipetrace.execute.workloads.sleep import SleepStage, SleepWorkload
+from pipetrace.jitter import Jitter
 from tests.execute.in_process import run_rank
 
 MS = 1_000_000
@@ -70,3 +71,14 @@ def test_the_least_that_each_kind_takes_is_its_cost() -> None:
     for act, nominal in acts:
         least = min(took(act) for _ in range(40))
         assert nominal <= least <= 1.2 * nominal
+
+
+def test_with_jitter_it_takes_what_the_simulator_takes() -> None:
+    costs = Costs(StageCosts(3 * MS, 2 * MS, MS), jitter=Jitter(0.5, 3))
+    schedule = pipetrace.build("zb-h1", 2, 4)
+    workload = SleepWorkload(schedule, RunConfig(costs=costs))
+    stages = [workload.stage(0, stage) for stage in range(2)]
+    for code, ns in zip(schedule.code.tolist(), costs.durations(schedule).tolist(), strict=True):
+        action = Action.from_code(code)
+        assert action.microbatch is not None
+        assert stages[action.stage]._takes[action.kind, action.microbatch] == ns

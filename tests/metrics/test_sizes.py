@@ -99,3 +99,11 @@ def test_sizes_that_cannot_be() -> None:
 def test_one_chunk_freed_at_w_unless_said() -> None:
     assert MemorySizes().of(3) == StageSizes(0, 1, 0, 0)
     assert MemorySizes().unit == "chunks"
+
+
+def test_sizes_of_a_wrong_type() -> None:
+    for wrong in ("1GiB", 1.5, True):
+        with pytest.raises(CostError, match="parameters takes"):
+            StageSizes(parameters=wrong)  # type: ignore[arg-type]
+    with pytest.raises(CostError, match="sizes in 'GiB'"):
+        MemorySizes(unit="GiB")

@@ -333,3 +333,16 @@ def test_what_leaves_a_stage_is_named_by_the_stage() -> None:
     assert set(Part) == set(code_part(timeline.code).tolist()) - {0}
     assert set(code_stage(timeline.code).tolist()) == {0, 1}
     assert set(code_microbatch(timeline.code).tolist()) == {0, 1}
+
+
+def test_an_overlap_by_its_text() -> None:
+    assert Overlap("serial") == Overlap(MoeOrder.SERIAL)  # type: ignore[arg-type]
+    schedule = build("dualpipev", 2, 4)
+    for order in MoeOrder:
+        assert expand_moe(schedule, Overlap(str(order))).same_order(expand_moe(schedule, Overlap(order)))  # type: ignore[arg-type]
+    with pytest.raises(ScheduleError, match="unknown order of an overlap 'best'"):
+        Overlap("best")  # type: ignore[arg-type]
+    with pytest.raises(ScheduleError, match="unknown mlp_weight of an overlap 'later'"):
+        Overlap(mlp_weight="later")  # type: ignore[arg-type]
+    with pytest.raises(ScheduleError, match=r"of 1\.5 layers"):
+        Overlap(layers=1.5)  # type: ignore[arg-type]

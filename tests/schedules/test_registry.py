@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -118,3 +121,24 @@ def test_options_are_looked_at_before_anything_is_built(name: str, options: dict
 def test_more_pipes_than_an_action_can_name() -> None:
     with pytest.raises(ScheduleError, match="128 pipes"):
         build("chimera", 128, 128, pipes=128)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "microbatches", "words"),
+    [
+        ("1f1b", 4.0, 8, "1f1b on 4.0 ranks"),
+        ("1f1b", "4", 8, "1f1b on '4' ranks"),
+        ("1f1b", True, 8, "1f1b on True ranks"),
+        ("1f1b", 4, None, "1f1b with None microbatches"),
+        (None, 4, 8, "None is no name of a schedule"),
+        (7, 4, 8, "7 is no name"),
+    ],
+)
+def test_sizes_and_names_of_a_wrong_type(name: Any, ranks: Any, microbatches: Any, words: str) -> None:
+    with pytest.raises(ScheduleError, match=words) as caught:
+        build(name, ranks, microbatches)
+    assert caught.value.hint
+
+
+def test_sizes_may_be_of_numpy() -> None:
+    assert build("zbv", np.int64(3), np.int32(6)).same_order(build("zbv", 3, 6))  # type: ignore[arg-type]

@@ -66,6 +66,9 @@ def _slices(tracks: Tracks) -> Iterator[Slice]:
 
 def _ends(tracks: Tracks, ends: Ends, rows: int) -> list[list[ArrowEnd]]:
     found: list[list[ArrowEnd]] = [[] for _ in range(rows)]
-    for row, arrow, at in zip(ends.row.tolist(), ends.arrow.tolist(), ends.at.tolist(), strict=True):
-        found[row].append(ArrowEnd(arrow + 1, ARROWS[int(tracks.arrow_kind[arrow])], at))
+    kinds = tracks.arrow_kind(ends.arrow)
+    for row, arrow, kind, at in zip(
+        *(column.tolist() for column in (ends.row, ends.arrow, kinds, ends.at)), strict=True
+    ):
+        found[row].append(ArrowEnd(arrow + 1, ARROWS[kind], at))
     return found

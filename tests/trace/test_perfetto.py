@@ -291,3 +291,14 @@ def test_values_of_64_bits(tmp_path: Path) -> None:
     assert [s[1:3] for s in found.slices] == [(0, 1)]
     assert found.about["epoch_ns"] == start + 3
     assert np.int64(found.about["epoch_ns"]) == start + 3
+
+
+def test_a_colour_by_its_text(tmp_path: Path) -> None:
+    files: list[bytes] = []
+    for colour in (Colour.MICROBATCH, "microbatch", Colour.KIND):
+        path = tmp_path / f"{len(files)}.pftrace"
+        write_trace(path, [("ideal", ideal())], colour=colour)  # type: ignore[arg-type]
+        files.append(path.read_bytes())
+    assert files[0] == files[1] != files[2]
+    with pytest.raises(ValueError, match="red"):
+        write_trace(tmp_path / "x.pftrace", [("ideal", ideal())], colour="red")  # type: ignore[arg-type]

@@ -7,16 +7,19 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipetrace
 from pipetrace.action import Action, Kind, Pair
 from pipetrace.errors import DeadlockError, OutputError, ScheduleError
-from pipetrace.passes import add_communication
+from pipetrace.passes import MoeOrder, Overlap, add_communication, expand_moe
 from pipetrace.placement import Placement
 from pipetrace.schedule import Schedule
+from pipetrace.simulate import simulate
 from pipetrace.trace.torch_csv import format_csv, parse_csv, read_csv, write_csv
+from tests.passes.test_expand_moe import overlaps
+from tests.strategies import Sizes, sizes
 
 DATA = Path(__file__).parent.parent / "data"
 GOLDEN = json.loads((DATA / "golden.json").read_text(encoding="utf-8"))
@@ -130,7 +133,7 @@ def test_mends_line_ends_and_byte_order_marks() -> None:
         (COMMS.replace("0SEND_F0,", ""), "rank 0: 0SEND_F0 is missing"),
         (COMMS.replace("0SEND_F0", "1SEND_F0"), "line 2, column 1: 1RECV_F0 puts stage 1 on rank 1, but line 1"),
         ("0SEND_F0\n1RECV_F0\n", "line 1: rank 0 has no compute action"),
-        ("0F0@0.attn,0B0\n", "line 1, column 1: 0F0@0.attn is a part"),
+        ("0F0@0.attn,0B0\n", "rank 0: 0B0 stands beside parts of layers"),
         ("0F0,\x0c0B0\n", "line 1, column 2"),
         ("0F0,\x000B0\n", "line 1, column 2"),
         ("0F99999999,0B0\n", "line 1, column 1"),
@@ -242,3 +245,25 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         message = error.message
     assert message.startswith("F")
     assert "\n" not in message
+
+
+@settings(max_examples=40)
+@given(sizes(ranks=4, microbatches=8), overlaps)
+def test_parts_of_layers_are_read_back(size: Sizes, overlap: Overlap) -> None:
+    expanded = expand_moe(size.build(), overlap)
+    read = parse_csv(format_csv(expanded), expanded.name).schedule
+    assert read.same_order(expanded)
+    assert read.placement.table == expanded.placement.table
+    assert simulate(read).makespan == simulate(expanded).makespan
+
+
+def test_parts_as_text() -> None:
+    text = format_csv(expand_moe(pipetrace.build("1f1b", 1, 1), Overlap(MoeOrder.SERIAL)))
+    assert text == (
+        "0F0@0.attn,0F0@0.dispatch,0F0@0.mlp,0F0@0.combine,|,0B0@0.combine,0B0@0.mlp,0B0@0.dispatch,0B0@0.attn\n"
+    )
+
+
+def test_fences_stand_between_parts_only() -> None:
+    with pytest.raises(ScheduleError, match="CSV: line 1, column 2: a fence stands between whole stages"):
+        parse_csv("0F0,|,0B0\n", "x")

@@ -17,6 +17,7 @@ from pipetrace.execute.config import MIN_MESSAGE, RunConfig
 from pipetrace.execute.program import Program
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.workloads.base import Host, Stages
+from pipetrace.jitter import Jitter
 from pipetrace.schedule import Schedule
 
 _HERE = Host()
@@ -32,6 +33,7 @@ class SleepStage:
         costs: What its actions take.
         message_bytes: Size of what it sends.
         host: Where it sleeps, and where its messages lie.
+        jitter: How far its actions scatter.
     """
 
     def __init__(
@@ -43,9 +45,17 @@ class SleepStage:
         costs: StageCosts,
         message_bytes: int,
         host: Host = _HERE,
+        jitter: Jitter | None = None,
     ) -> None:
         self._host = host
-        self._stage, self._pipe, self._costs = stage, pipe, costs
+        backward = costs.recompute + costs.full_backward
+        takes = {Kind.F: costs.F, Kind.B: backward, Kind.I: costs.recompute + costs.I, Kind.W: costs.W}
+        self._takes = {
+            (kind, microbatch): _scattered(pack(kind, stage, microbatch, pipe), ns, jitter)
+            for kind, ns in takes.items()
+            for microbatch in range(microbatches)
+        }
+        self._stage, self._pipe = stage, pipe
         self._first, self._last = stage == 0, stage == stages - 1
         self._outputs = self._messages(Kind.RECV_F, stage + 1, microbatches, 0 if self._last else message_bytes)
         self._gradients = self._messages(Kind.RECV_B, stage - 1, microbatches, 0 if self._first else message_bytes)
@@ -64,11 +74,11 @@ class SleepStage:
         """See `Stage`."""
         self._received = []
 
-    def _act(self, kind: Kind, microbatch: int, value: torch.Tensor | None, duration: int) -> None:
+    def _act(self, kind: Kind, receives: Kind, microbatch: int, value: torch.Tensor | None) -> None:
         if value is not None:
             # Looked at after the run: what torch does with a tensor would show in the trace.
-            self._received.append((pack(kind, self._stage, microbatch, self._pipe), value))
-        self._host.sleep(duration)
+            self._received.append((pack(receives, self._stage, microbatch, self._pipe), value))
+        self._host.sleep(self._takes[kind, microbatch])
 
     def wrong_messages(self) -> list[Action]:
         """The receives of the last step that brought another transfer's message."""
@@ -81,22 +91,22 @@ class SleepStage:
 
     def forward(self, microbatch: int, value: torch.Tensor | None) -> torch.Tensor | None:
         """See `Stage`."""
-        self._act(Kind.RECV_F, microbatch, value, self._costs.F)
+        self._act(Kind.F, Kind.RECV_F, microbatch, value)
         return None if self._last else self._outputs[microbatch]
 
     def backward(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
         """See `Stage`."""
-        self._act(Kind.RECV_B, microbatch, gradient, self._costs.full_backward + self._costs.recompute)
+        self._act(Kind.B, Kind.RECV_B, microbatch, gradient)
         return None if self._first else self._gradients[microbatch]
 
     def backward_input(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
         """See `Stage`."""
-        self._act(Kind.RECV_B, microbatch, gradient, self._costs.I + self._costs.recompute)
+        self._act(Kind.I, Kind.RECV_B, microbatch, gradient)
         return None if self._first else self._gradients[microbatch]
 
-    def backward_weight(self, microbatch: int) -> None:  # noqa: ARG002 - all take the same
+    def backward_weight(self, microbatch: int) -> None:
         """See `Stage`."""
-        self._host.sleep(self._costs.W)
+        self._host.sleep(self._takes[Kind.W, microbatch])
 
     def gradients(self) -> list[torch.Tensor]:
         """See `Stage`: there are none."""
@@ -105,6 +115,11 @@ class SleepStage:
     def expert_gradients(self) -> list[torch.Tensor]:
         """See `Stage`: there are none."""
         return []
+
+
+def _scattered(code: int, ns: int, jitter: Jitter | None) -> int:
+    """ns of an action, with its jitter."""
+    return ns if jitter is None else int(jitter.applied(np.array([code]), np.array([ns]))[0])
 
 
 def _identity(message: torch.Tensor) -> IntArray:
@@ -130,6 +145,7 @@ class SleepWorkload:
             config.costs.of(stage),
             config.message_bytes,
             self._host,
+            config.costs.jitter,
         )
 
     def buffer(self, receive: Action) -> torch.Tensor:  # noqa: ARG002 - all messages are alike

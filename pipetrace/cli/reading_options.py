@@ -1,0 +1,49 @@
+"""Options of the commands that read traces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from pipetrace.cli.options import SCHEDULE, Sizes
+from pipetrace.costs import Costs
+from pipetrace.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How traces are read."""
+
+    schedule_name: Annotated[
+        str | None,
+        typer.Option(
+            "--schedule",
+            metavar="NAME",
+            help="What was run: where nothing is labelled, compute is matched with its order.",
+            rich_help_panel=SCHEDULE,
+        ),
+    ] = None
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Labels of your own, as 'fwd mb(?P<microbatch>\\d+) stage(?P<stage>\\d+)'; repeatable.",
+        ),
+    ] = None
+
+    def what_was_run(self, sizes: Sizes, source: str | None, costs: Costs) -> Schedule | None:
+        """The schedule that --schedule or --from names; None where neither was given.
+
+        Raises:
+            typer.BadParameter: Sizes were given without a schedule.
+            ScheduleError: It cannot be built or read.
+        """
+        if self.schedule_name is not None or source is not None:
+            return sizes.schedule(self.schedule_name, source, costs)
+        if sizes.given():
+            raise typer.BadParameter(
+                "-p, -m and what else is built with go with --schedule NAME; a run folder has its own"
+            )
+        return None

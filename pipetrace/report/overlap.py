@@ -1,0 +1,190 @@
+"""What hides the all-to-alls of MoE layers, and what limits their pairs: for the terminal and for `--json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pipetrace.costs import Costs
+from pipetrace.metrics import AllToAlls, PairOverlap, all_to_alls, limits, pair_overlaps
+from pipetrace.metrics.overlap import What
+from pipetrace.part_costs import LayerCosts
+from pipetrace.passes import Overlap
+from pipetrace.passes.steady_pair import SteadyPair, hides_up_to, steady_pair
+from pipetrace.report.layout import named_values, table_of
+from pipetrace.report.units import TimeUnit, percent
+from pipetrace.schedule import Schedule
+from pipetrace.simulate import simulate
+from pipetrace.timeline import Timeline
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_MOST_BEHIND = 3
+
+
+@dataclass(frozen=True, eq=False)
+class InParts:
+    """How a schedule came to be in parts of MoE layers.
+
+    Args:
+        overlap: How its stages were expanded.
+        costs: Of the parts.
+        whole: What was expanded.
+        in_stages: What is simulated in whole stages to be held against it, and what those cost.
+    """
+
+    overlap: Overlap
+    costs: Costs
+    whole: Schedule
+    in_stages: tuple[Schedule, Costs]
+
+    @property
+    def layer(self) -> LayerCosts:
+        """Costs of a layer."""
+        return self.costs.layer or LayerCosts()
+
+    @property
+    def steady(self) -> SteadyPair:
+        """A pair in a long run of them."""
+        return steady_pair(self.layer, self.overlap)
+
+    @property
+    def hides_up_to(self) -> float:
+        """Up to which ratio of all-to-all to compute a steady pair hides all."""
+        return hides_up_to(self.layer, self.overlap)
+
+    @property
+    def makespan_in_stages(self) -> int:
+        """ns that whole stages take, at what their parts come to."""
+        return simulate(*self.in_stages).makespan
+
+    def pairs(self, of: AllToAlls) -> list[PairOverlap]:
+        """What became of every pair."""
+        return pair_overlaps(self.whole, of)
+
+
+def name_of(what: What) -> str:
+    """A kind of work in words.
+
+    >>> from pipetrace.action import Kind, Part
+    >>> name_of((Kind.F, Part.DISPATCH)), name_of((Kind.B, None))
+    ('dispatch F', 'B')
+    """
+    kind, part = what
+    return kind.name if part is None else f"{part.name.lower()} {kind.name}"
+
+
+def overlap_tables(timeline: Timeline, unit: TimeUnit, parts: InParts | None = None) -> list[RenderableType]:
+    """Hidden and exposed all-to-alls of each rank and of each kind; nothing where a timeline has none.
+
+    Args:
+        timeline: Ideal or measured.
+        unit: Of all times.
+        parts: How an ideal came to be, for what limits its pairs.
+    """
+    of = all_to_alls(timeline)
+    if not len(of.tiles):
+        return []
+    columns = [of.per_rank(column) for column in (of.duration, of.hidden, of.exposed)]
+    ranks = [
+        [str(rank) for rank in range(timeline.ranks)],
+        *map(unit.column, columns),
+        [percent(exposed / whole) if whole else "" for whole, exposed in zip(columns[0], columns[2], strict=True)],
+    ]
+    out: list[RenderableType] = [named_values(_lines(of, unit, parts))]
+    caption = f"all-to-alls in {unit.name}; hidden: while the rank computes"
+    out.append(
+        table_of(["rank", "all-to-all", "hidden", "exposed", "exposed"], list(zip(*ranks, strict=True)), caption)
+    )
+    by_what, behind = of.by_what(), of.hidden_behind()
+    kinds = [
+        [name_of(what) for what in by_what],
+        unit.column([whole for whole, _ in by_what.values()]),
+        unit.column([exposed for _, exposed in by_what.values()]),
+        [_behind(behind.get(what, {}), whole) for what, (whole, _) in by_what.items()],
+    ]
+    head = ["all-to-all", "time", "exposed", "hidden behind"]
+    out.append(table_of(head, list(zip(*kinds, strict=True)), f"by kind, all ranks, in {unit.name}"))
+    return out
+
+
+def _behind(hidden: Mapping[What, int], whole: int) -> str:
+    named = [f"{name_of(what)} {percent(time / whole)}" for what, time in hidden.items()]
+    more = [f"{len(named) - _MOST_BEHIND} more"] if len(named) > _MOST_BEHIND else []
+    return ", ".join(named[:_MOST_BEHIND] + more)
+
+
+def _lines(of: AllToAlls, unit: TimeUnit, parts: InParts | None) -> list[tuple[str, str]]:
+    whole, exposed = int(of.duration.sum()), int(of.exposed.sum())
+    lines = [("all-to-all", f"{unit.text(whole)}, of which exposed {unit.text(exposed)} ({percent(exposed / whole)})")]
+    if parts is None:
+        return lines
+    found = limits(parts.pairs(of))
+    if found:
+        texts = ", ".join(f"{count:,} by {limit}" for limit, count in found.items())
+        lines.append(("pairs limited", texts))
+        steady = parts.steady
+        lines.append(
+            (
+                "steady pair",
+                f"{unit.text(steady.period)}: compute {unit.text(steady.compute)}, "
+                f"all-to-all {unit.text(steady.all_to_all)} ({steady.ratio:.3g} of it)",
+            )
+        )
+        lines.append(("hides fully up to", f"{parts.hides_up_to:.3g} of the compute"))
+    in_parts, in_stages = of.compute.makespan, parts.makespan_in_stages
+    lines.append(
+        ("in whole stages", f"{unit.text(in_stages)} ({percent((in_stages - in_parts) / in_parts, signed=True)})")
+    )
+    return lines
+
+
+def overlap_dict(timeline: Timeline, parts: InParts | None = None) -> dict[str, Any]:
+    """The same as plain values, times in ns; lists have one entry a rank. Empty where a timeline has no all-to-all."""
+    of = all_to_alls(timeline)
+    if not len(of.tiles):
+        return {}
+    behind = of.hidden_behind()
+    out: dict[str, Any] = {
+        "all_to_all_ns": list(of.per_rank(of.duration)),
+        "hidden_ns": list(of.per_rank(of.hidden)),
+        "exposed_ns": list(of.per_rank(of.exposed)),
+        "exposed_fraction": of.fraction_exposed,
+        "by_kind": {
+            name_of(what): {
+                "all_to_all_ns": whole,
+                "exposed_ns": exposed,
+                "hidden_behind_ns": {name_of(by): time for by, time in behind.get(what, {}).items()},
+            }
+            for what, (whole, exposed) in of.by_what().items()
+        },
+    }
+    if parts is None:
+        return out
+    pairs, steady = parts.pairs(of), parts.steady
+    return out | {
+        "order": str(parts.overlap.order),
+        "layers": parts.overlap.layers,
+        "whole_stages_makespan_ns": parts.makespan_in_stages,
+        "hides_up_to": parts.hides_up_to,
+        "steady_pair": {
+            "period_ns": steady.period,
+            "compute_ns": steady.compute,
+            "all_to_all_ns": steady.all_to_all,
+        },
+        "pairs": [
+            {
+                "pair": str(pair.pair),
+                "rank": pair.rank,
+                "start_ns": pair.start,
+                "end_ns": pair.end,
+                "compute_ns": pair.compute,
+                "all_to_all_ns": pair.all_to_all,
+                "exposed_ns": pair.exposed,
+                "limit": str(pair.limit),
+            }
+            for pair in pairs
+        ],
+    }

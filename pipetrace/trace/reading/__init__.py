@@ -1,0 +1,1 @@
+"""From a file's bytes to what a rank did: JSON event by event, kernels joined to actions, order held to a schedule."""

@@ -1,0 +1,124 @@
+"""A trace of one process that ran all ranks of a pipeline on one device.
+
+Every label stands in it, whichever rank it is of, and the run's own metadata says which rank holds which stage. On a
+GPU the host gives work to the ranks' streams one after the other, so that a kernel belongs to the label in which it was
+launched; on a CPU each stream is a thread, and a label's times are its own. A transfer is a copy on the sender's
+communication stream, and lasts as long as that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pipetrace.action import NO_ACTION, SEND_KINDS, code_kind, code_pipe, code_stage
+from pipetrace.errors import TraceError
+from pipetrace.timeline import UNKNOWN
+from pipetrace.trace.labels import Labels, LabelStyle, Role, receiver_of
+from pipetrace.trace.load import TraceFile
+from pipetrace.trace.rank_steps import from_kernels, kind_of
+from pipetrace.trace.reading.device import Device, device_of, of_kernels
+from pipetrace.trace.reading.model import WHOLE_TRACE, Compute, RankStep, RankSteps, Span
+from pipetrace.trace.reading.ranges import Found, ranges_of
+
+
+def is_shared(trace: TraceFile) -> bool:
+    """Whether a trace holds all ranks of a run."""
+    return bool(trace.pipetrace.get("streams"))
+
+
+def shared_steps(trace: TraceFile, labels: Labels) -> dict[int, RankSteps]:
+    """What each pipeline rank did in each step, by rank.
+
+    Raises:
+        TraceError: The metadata does not say which rank holds which stage.
+    """
+    rank_of = _rank_of(trace)
+    events = trace.events
+    device = device_of(events)
+    ranges = ranges_of(events, 0, labels, is_ours=True)
+    found = {rank: RankSteps(LabelStyle.PIPETRACE, {}) for rank in sorted(set(rank_of.values()))}
+    first = found[min(found)]
+    first.unreadable, first.repeated = ranges.unreadable, ranges.repeated
+    if device is not None:
+        first.kernels, first.unlaunched = device.start.size, device.unlaunched
+    begins = [f.start for f in ranges.labels]
+    inside = 0
+    for name, window in ranges.windows.items():
+        mine = ranges.labels
+        if name != WHOLE_TRACE:
+            mine = mine[bisect_left(begins, window.start) : bisect_left(begins, window.end)]
+        inside += len(mine)
+        for rank, step in _read_step(found, rank_of, window, mine, device).items():
+            found[rank].steps[name] = step
+    first.outside = len(ranges.labels) - inside
+    return found
+
+
+def _rank_of(trace: TraceFile) -> dict[tuple[int, int], int]:
+    """Which rank holds each (pipe, stage)."""
+    held: Any = trace.pipetrace.get("holds")
+    try:
+        rank_of = {(int(pipe), int(stage)): rank for rank, parts in enumerate(held) for pipe, stage in parts}
+    except (TypeError, ValueError):
+        rank_of = {}
+    if not rank_of:
+        raise TraceError(
+            f"{trace.path}: all ranks ran in one process, but which rank holds which stage is not said",
+            "record the run again",
+        )
+    return rank_of
+
+
+def _read_step(
+    found: Mapping[int, RankSteps],
+    rank_of: Mapping[tuple[int, int], int],
+    window: Span,
+    labels: list[Found],
+    device: Device | None,
+) -> dict[int, RankStep]:
+    steps = {rank: RankStep(window.start) for rank in found}
+    computed: dict[int, list[Found]] = {rank: [] for rank in found}
+    seen: set[tuple[Role, int]] = set()
+    for f in labels:
+        role, code = f.label.role, f.label.code
+        rank = rank_of.get((code_pipe(code), code_stage(code)))
+        if rank is None:
+            continue
+        found[rank].counts[kind_of(f)] += 1
+        if (role, code) in seen:
+            found[rank].doubled[code, f.label.partner] = None
+            continue
+        seen.update({(role, half) for half in (code, f.label.partner) if half != NO_ACTION})
+        if role is Role.COMPUTE:
+            computed[rank].append(f)
+        elif role is Role.POST and code_kind(code) in SEND_KINDS:
+            receive = receiver_of(code)
+            to = rank_of.get((code_pipe(receive), code_stage(receive)))
+            copy = _copied(f, device)
+            if copy is None or to is None:
+                continue
+            found[rank].transfers += 1
+            steps[rank].posts[code] = copy.start
+            steps[to].arrivals[receive] = Span(UNKNOWN, copy.end)
+    for rank, step in steps.items():
+        if device is not None:
+            from_kernels(found[rank], step, computed[rank], device)
+        else:
+            step.compute = [Compute(f.label.code, f.label.partner, f.start, f.end) for f in computed[rank]]
+    return steps
+
+
+def _copied(label: Found, device: Device | None) -> Span | None:
+    """When a copy ran; None where the GPU ran none for it."""
+    if device is None:
+        return Span(label.start, label.end)
+    here = device.within(label.start, label.end)
+    kernels = np.arange(here.start, here.stop)
+    if not kernels.size:
+        return None
+    start, end, _ = of_kernels(device, kernels)
+    return Span(start, end)

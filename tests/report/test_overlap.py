@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from typing import Any
+
+from pipetrace.action import Kind, Part
+from pipetrace.passes import MoeOrder, Overlap, expand_moe, stage_costs
+from pipetrace.report.overlap import InParts, name_of, overlap_dict, overlap_tables
+from pipetrace.report.units import MILLISECONDS
+from pipetrace.simulate import simulate
+from pipetrace.timeline import Timeline
+from tests.passes.test_expand_moe import MS, layer, run_of
+from tests.report.test_terminal import console, printed
+
+
+def uneven() -> tuple[Timeline, InParts]:
+    """attn 0.5, mlp 2, all-to-alls 1, no W, worked out by hand in tests/passes/test_expand_moe.py."""
+    whole, overlap, costs = run_of(8), Overlap(MoeOrder.DUALPIPE), layer(attn=0.5, mlp=2, weight=0)
+    parts = InParts(overlap, costs, whole, (whole, stage_costs(costs, overlap)))
+    return simulate(expand_moe(whole, overlap, costs), costs), parts
+
+
+def text_of(tables: list[Any]) -> str:
+    to = console()
+    for table in tables:
+        to.print(table)
+    return printed(to)
+
+
+def test_as_tables() -> None:
+    timeline, parts = uneven()
+    text = text_of(overlap_tables(timeline, MILLISECONDS, parts))
+    assert "all-to-all         36 ms, of which exposed 12 ms (33.3 %)" in text
+    assert "pairs limited      8 by order" in text
+    assert "steady pair        6 ms: compute 5 ms, all-to-all 4 ms (0.8 of it)" in text
+    assert "hides fully up to  0.4 of the compute" in text
+    assert "in whole stages    57 ms (+0.0 %)" in text
+    rows = {line.split("  ")[0]: line.split() for line in text.splitlines()}
+    assert rows["0"] == ["0", "36", "24", "12", "33.3", "%"]
+    assert rows["combine I"][:4] == ["combine", "I", "8", "7.5"]
+    assert rows["dispatch I"][2:] == ["8", "0.0", "mlp", "F", "100.0", "%"]
+
+
+def test_as_values() -> None:
+    timeline, parts = uneven()
+    out: dict[str, Any] = overlap_dict(timeline, parts)
+    assert (out["all_to_all_ns"], out["hidden_ns"], out["exposed_ns"]) == ([36 * MS], [24 * MS], [12 * MS])
+    assert out["by_kind"]["dispatch I"]["hidden_behind_ns"] == {"mlp F": 8 * MS}
+    assert out["steady_pair"] == {"period_ns": 6 * MS, "compute_ns": 5 * MS, "all_to_all_ns": 4 * MS}
+    assert (out["order"], out["layers"], out["hides_up_to"]) == ("dualpipe", 1, 0.4)
+    assert out["whole_stages_makespan_ns"] == timeline.makespan
+    assert [pair["limit"] for pair in out["pairs"]] == ["order"] * 8
+    assert out["pairs"][1] | {"start_ns": 0, "end_ns": 0} == {
+        "pair": "(0F2;0B1)OVERLAP_F_B",
+        "rank": 0,
+        "start_ns": 0,
+        "end_ns": 0,
+        "compute_ns": 5 * MS,
+        "all_to_all_ns": 4 * MS,
+        "exposed_ns": MS,
+        "limit": "order",
+    }
+
+
+def test_a_timeline_alone() -> None:
+    timeline, _ = uneven()
+    assert "pairs" not in overlap_dict(timeline)
+    assert "steady pair" not in text_of(overlap_tables(timeline, MILLISECONDS))
+    whole = simulate(run_of(2))
+    assert overlap_dict(whole) == {}
+    assert overlap_tables(whole, MILLISECONDS) == []
+
+
+def test_names() -> None:
+    assert (name_of((Kind.I, Part.COMBINE)), name_of((Kind.W, None))) == ("combine I", "W")
