@@ -212,3 +212,10 @@ def test_costs_of_a_wrong_type(wrong: Any) -> None:
             Link(0, bandwidth)  # type: ignore[arg-type]
         with pytest.raises(CostError, match="bandwidth"):
             Network(bandwidth=bandwidth)  # type: ignore[arg-type]
+
+
+def test_what_is_of_a_stage_is_sent_there() -> None:
+    with pytest.raises(CostError) as caught:
+        costs_from_dict({"recompute": 1})
+    assert "default = { recompute = 1 }" in caught.value.hint
+    assert costs_from_dict({"default": {"recompute": 1}}).default.recompute == 1_000_000

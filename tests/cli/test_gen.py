@@ -127,3 +127,10 @@ def test_wrong_usage(arguments: list[str], words: str, tmp_path: Path) -> None:
     # Typer draws a box and breaks lines in it.
     said = re.sub(r"[\s│]+", " ", misuse("gen", *arguments, cwd=tmp_path))
     assert words in said
+
+
+def test_a_csv_that_torch_does_not_read_is_noted(tmp_path: Path) -> None:
+    ran = pipetrace("gen", "dualpipe", "-o", "x.csv", cwd=tmp_path)
+    assert ran.returncode == 0
+    assert "note: x.csv is for pipetrace only: torch has no schedules of 2 pipes" in ran.stderr
+    assert "note" not in pipetrace("gen", "zbv", "-o", "x.csv", cwd=tmp_path).stderr
