@@ -13,7 +13,9 @@ import pipetrace
 from pipetrace.costs import Costs, StageCosts
 from pipetrace.diff_run import diff_traces
 from pipetrace.execute import RunConfig, run
+from pipetrace.execute.launcher import Launcher
 from pipetrace.timeline import Lane, Timeline
+from pipetrace.waiting import Wait
 
 SCHEDULES = ("zb-h1", "zbv", "dualpipev", "moe-1f1b")
 RANKS, MICROBATCHES = 4, 8
@@ -66,12 +68,11 @@ def hidden_share(timeline: Timeline) -> float:
     return covered / whole if whole else 1.0
 
 
-def measure(name: str, config: RunConfig, ranks: int, folder: Path) -> Row:
+def measure(name: str, config: RunConfig, ranks: int, folder: Path, launcher: Launcher) -> Row:
     """One run."""
     begins = time.monotonic()
-    result = run(
-        pipetrace.build(name, ranks, MICROBATCHES), config, folder, lambda text: print(f"  {text}", flush=True)
-    )
+    schedule = pipetrace.build(name, ranks, MICROBATCHES)
+    result = run(schedule, config, folder, lambda text: print(f"  {text}", flush=True), launcher)
     assert result.check is not None
     print(f"  {result.check.text}", flush=True)
     of = diff_traces([folder])
@@ -96,16 +97,18 @@ def main(out: Path) -> int:
     real = replace(sleep, workload="transformer", hidden=64, heads=4, sequence=64, batch=2)
     if gpu:
         real = replace(real, hidden=2048, heads=16, sequence=1024, batch=4, layers=2, dtype="bfloat16")
+    plan = [(name, config) for config in (sleep, real) for name in SCHEDULES]
+    plan.append(("zb-h1", replace(sleep, wait=Wait.DATAFLOW)))
     rows = []
-    for config in (sleep, real):
-        for name in SCHEDULES:
-            print(f"{name}, {config.workload}, all ranks in one process", flush=True)
-            rows.append(measure(name, config, RANKS, out / f"{name}-{config.workload}"))
-    # A process for each rank: over NCCL as many as there are GPUs, on the CPU two, sending without tags as NCCL does.
-    ranks = torch.cuda.device_count() if gpu else 2
-    apart = replace(real, one_process=False, ordered=not gpu)
-    print(f"gpipe, transformer, {ranks} processes of one rank", flush=True)
-    rows.append(measure("gpipe", apart, ranks, out / "gpipe-processes"))
+    with Launcher() as launcher:  # torch is imported once
+        for number, (name, config) in enumerate(plan):
+            print(f"{name}, {config.workload}, {config.wait}, all ranks in one process", flush=True)
+            rows.append(measure(name, config, RANKS, out / f"{number}-{name}-{config.workload}", launcher))
+        # A process for each rank: over NCCL as many as there are GPUs, on the CPU two, without tags as over NCCL.
+        ranks = torch.cuda.device_count() if gpu else 2
+        apart = replace(real, one_process=False, ordered=not gpu)
+        print(f"gpipe, transformer, {ranks} processes of one rank", flush=True)
+        rows.append(measure("gpipe", apart, ranks, out / "gpipe-processes", launcher))
     title = torch.cuda.get_device_name() if gpu else "CPU: streams are threads"
     lines = [f"{title}, torch {torch.__version__}", "", HEAD, *(row.text for row in rows)]
     (out / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

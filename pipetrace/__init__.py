@@ -10,6 +10,7 @@ from pipetrace.action import Action, Kind, Pair, Part, parse
 from pipetrace.costs import Costs, PairCost, StageCosts
 from pipetrace.costs_io import parse_costs
 from pipetrace.errors import PipetraceError
+from pipetrace.label import label, trace_handler
 from pipetrace.metrics import bubbles, peak_in_flight
 from pipetrace.placement import Placement
 from pipetrace.schedule import RankOrder, Schedule
@@ -36,8 +37,10 @@ __all__ = [
     "__version__",
     "bubbles",
     "build",
+    "label",
     "parse",
     "parse_costs",
     "peak_in_flight",
     "simulate",
+    "trace_handler",
 ]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pipetrace.compare import Candidate, Setting
 from pipetrace.costs import Costs, Link
-from pipetrace.errors import CostError, ScheduleError
+from pipetrace.errors import CostError, ScheduleError, SizeError
 from pipetrace.part_costs import LayerCosts
 from pipetrace.passes import MoeOrder, Overlap
 from pipetrace.passes.steady_pair import with_ratio, with_weight_share
@@ -83,7 +83,7 @@ def of_schedule(schedule: Schedule, label: str) -> Candidate:
         del options, costs
         if (p, m) != (schedule.ranks, schedule.microbatches):
             fits = f"it is for -p {schedule.ranks} -m {schedule.microbatches}"
-            raise ScheduleError(f"{label} on {p} ranks with {m} microbatches", fits)
+            raise SizeError(f"{label} on {p} ranks with {m} microbatches", fits)
         return schedule
 
     return Candidate(label, build, {}, frozenset())

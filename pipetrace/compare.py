@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from pipetrace.costs import Costs
-from pipetrace.errors import CostError, PipetraceError, ScheduleError
+from pipetrace.errors import CostError, PipetraceError, ScheduleError, SizeError
 from pipetrace.metrics import AllToAlls, Bubbles, PeakInFlight, all_to_alls, bubbles, peak_in_flight_of
 from pipetrace.passes import MoeOrder, Overlap, expand_moe, stage_costs
 from pipetrace.same_model import cut
@@ -150,8 +150,8 @@ class Row:
         """Why it cannot be built, as short as can be."""
         if self.error is None:
             return ""
-        # A schedule's hint says what it needs; what is wrong with costs stands in the message.
-        return (isinstance(self.error, ScheduleError) and self.error.hint) or self.error.message
+        # The sizes stand above the table, and what the schedule would need in the hint.
+        return (isinstance(self.error, SizeError) and self.error.hint) or self.error.message
 
 
 @dataclass(frozen=True, eq=False)

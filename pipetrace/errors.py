@@ -36,6 +36,10 @@ class ScheduleError(PipetraceError):
     """A schedule cannot be built, read, or is not valid."""
 
 
+class SizeError(ScheduleError):
+    """A schedule is not for these sizes; the hint says for which it is."""
+
+
 class DeadlockError(ScheduleError):
     """A schedule's orders wait for each other in a circle, or for something that never comes."""
 

@@ -17,7 +17,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def commands(page: Path) -> list[tuple[str, str]]:
-    """(command, what it prints) of every `$ pipetrace` line in a page's console blocks, in order."""
+    """(command, what it prints) of every `$ pipetrace` or `$ python` line in a page's console blocks, in order."""
     found = []
     for block in re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -46,11 +46,11 @@ def test_commands_of_a_page(page: Path, tmp_path: Path) -> None:
         (tmp_path / name).write_text(content, encoding="utf-8")
     for command, expected in commands(page):
         program, *arguments = shlex.split(command, comments=True)
-        assert program == "pipetrace", f"{command!r} is no pipetrace command"
+        assert program in ("pipetrace", "python"), f"{command!r} is no command of pipetrace's"
         if arguments[0] == "open":  # waits for a browser; tests/trace/test_serve.py opens traces
             continue
         ran = subprocess.run(
-            [sys.executable, "-m", "pipetrace", *arguments],
+            [sys.executable, *(["-m", "pipetrace"] if program == "pipetrace" else []), *arguments],
             cwd=tmp_path,
             env=environment,
             stdout=subprocess.PIPE,

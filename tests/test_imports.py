@@ -91,7 +91,7 @@ LAYERS = {
         "waiting",
     },
     "metrics": {"action", "costs", "errors", "lanes", "links", "schedule", "timeline", "times", "transfers"},
-    "fit": {"action", "costs", "errors", "timeline"},
+    "fit": {"action", "costs", "errors", "part_costs", "timeline"},
 }
 LAYERS["same_model"] = {"costs"}
 LAYERS["compare"] = {
@@ -142,7 +142,8 @@ LAYERS["diff_run"] = CORE | {"diff", "run_record", "trace"}
 LAYERS["execute"] = CORE | {"trace"}
 LAYERS["report"] = CORE | {"passes", "diff", "diff_run", "trace"}
 LAYERS["cli"] = CORE | {"passes", "diff", "diff_run", "trace", "execute", "report"}
-LAYERS["__init__"] = CORE
+LAYERS["label"] = CORE | {"trace"}
+LAYERS["__init__"] = CORE | {"label"}
 LAYERS["__main__"] = {"cli"}
 
 

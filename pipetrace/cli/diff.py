@@ -36,6 +36,7 @@ def command(
     source: options.From = None,
     colour: options.ColourBy = Colour.MICROBATCH,
     as_json: options.Json = False,
+    typed: options.Typed = frozenset(),
 ) -> None:
     from pipetrace.diff_run import diff_traces
     from pipetrace.report.write import DIFF_SUFFIXES, default_diff_files, suffix_of, write_diff
@@ -43,7 +44,7 @@ def command(
     for file in out or []:
         suffix_of(file, DIFF_SUFFIXES)
     of = costs.all()
-    schedule = reading.what_was_run(sizes, source, of)
+    schedule = reading.what_was_run(sizes, source, of, typed)
     with reading_progress(traces) as progress:
         run = diff_traces(
             traces,

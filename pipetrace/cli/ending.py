@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from pipetrace.cli.console import error_line, say
@@ -13,6 +14,21 @@ from pipetrace.errors import OutputError, PipetraceError
 from pipetrace.shown import printable
 
 INTERRUPTED = 130
+_AS_WELL_AS_CAN_BE = "pipetrace.plain"
+_PLAIN: Mapping[str, str] = {
+    "─": "-",
+    "│": "|",
+    "Σ": "sum",
+    "×": "x",
+    "…": "...",
+    "–": "-",
+    "µ": "u",
+    "→": "->",
+    "·": ".",
+    "Δ": "delta",
+    "±": "+-",
+    "²": "^2",
+}
 _CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
@@ -30,10 +46,14 @@ class Passed(Exception):
 
 def exit_code(run: Callable[[], None]) -> int:
     """Runs the program, tells what went wrong, and returns the exit code."""
+    codecs.register_error(_AS_WELL_AS_CAN_BE, _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         # File names need not be text, and a terminal need not know every letter.
         with suppress(AttributeError, OSError, ValueError):
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+            stream.reconfigure(errors=_AS_WELL_AS_CAN_BE)  # type: ignore[union-attr]
+    if os.environ.get("COLUMNS", "").strip("0") == "":
+        # A terminal that does not say how wide it is; in no columns nothing at all would be printed.
+        os.environ.pop("COLUMNS", None)
     try:
         try:
             return _run(run)
@@ -42,6 +62,13 @@ def exit_code(run: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         # Once more, while the first was told.
         return INTERRUPTED
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+    """What stands for letters that a terminal does not know: an error handler of `codecs`."""
+    assert isinstance(error, UnicodeEncodeError)
+    letter = error.object[error.start]
+    return _PLAIN.get(letter) or ascii(letter)[1:-1], error.start + 1
 
 
 def _run(run: Callable[[], None]) -> int:

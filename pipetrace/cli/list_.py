@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from pipetrace.cli import options
@@ -28,7 +29,7 @@ def command(as_json: options.Json = False) -> None:
 
 
 def _print(specs: list[ScheduleSpec]) -> None:
-    """A line each where the terminal is wide enough; else the paper stands on a line of its own."""
+    """A line each where the terminal is wide enough; else the paper, or everything, stands on a line of its own."""
     from pipetrace.report.console import stdout_console
     from pipetrace.schedules.spec import FLAGS
 
@@ -42,10 +43,17 @@ def _print(specs: list[ScheduleSpec]) -> None:
         )
         for spec in specs
     ]
-    rows.insert(0, ("name", "placement", "options", "limits", "paper"))
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    one_line = sum(widths) + 8 <= stdout_console().width
-    for row in rows:
+    width = stdout_console().width
+    head = ("name", "placement", "options", "limits", "paper")
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(5)]
+    if sum(widths[:4]) + 6 > width:
+        for name, *fields in rows:
+            tell(name)
+            for field, text in zip(head[1:], fields, strict=True):
+                tell(textwrap.fill(f"{field}: {text}", width, initial_indent="  ", subsequent_indent="    "))
+        return
+    one_line = sum(widths) + 8 <= width
+    for row in (head, *rows):
         first = "  ".join(text.ljust(width) for text, width in zip(row[:4], widths[:4], strict=True))
         if one_line:
             tell(f"{first}  {row[4]}")

@@ -158,15 +158,15 @@ class RunConfig:
             raise RunError(f"{self.ep} replicas in one process", "replicas are processes: leave one of the two out")
         if self.inject.texts:
             raise RunError("faults are given to processes", "leave out the faults, or let each rank be a process")
-        if self.wait is not Wait.PREFETCH:
-            raise RunError(f"one process does not wait {self.wait}: its streams keep the list", "leave the wait out")
+        if self.wait is Wait.INLINE:
+            raise RunError("in one process nothing is posted, so that it cannot be late", "wait prefetch or dataflow")
         if self.ordered:
             raise RunError("nothing is sent within one process", "leave ordered channels out")
 
     def _check_experts(self) -> None:
-        if self.ep > 1 and self.workload != "moe":
+        if self.ep > 1 and self.workload not in ("moe", "sleep"):
             raise RunError(f"ep is {self.ep}, but {self.workload} has no experts", "take the workload moe, or ep 1")
-        if self.experts % self.ep:
+        if self.workload == "moe" and self.experts % self.ep:
             raise RunError(
                 f"{self.experts} experts cannot be shared by {self.ep} expert-parallel ranks evenly",
                 "give experts that ep divides",

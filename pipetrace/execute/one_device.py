@@ -5,13 +5,18 @@ gives each action to its rank's compute stream. What travels is copied by the se
 receiver's buffer, between two events: the copy waits for the output, the consumer for the copy. So the streams keep
 the list order and the events the hand-overs, and the process itself waits for nothing before the step's end.
 
+Where ranks may leave their lists (*dataflow*) the process looks on: it gives a rank its next action, by the rule of
+`ready`, when the one before has ended, so that what was ready first runs first.
+
 Ranks that share a device share what computes on it: synthetic kernels run side by side, real ones take from each other.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
@@ -23,6 +28,9 @@ from pipetrace.execute.devices.base import Device, Event, Stream
 from pipetrace.execute.program import Op, Program, Transfer
 from pipetrace.execute.stages.base import Stage
 from pipetrace.links import Links
+from pipetrace.ready import NOTHING, ReadyList
+
+_LOOK_S = 20e-6  # between two looks at what has ended
 
 Label: TypeAlias = Callable[[str], AbstractContextManager[object]]
 """Marks what is called inside it in the trace."""
@@ -40,6 +48,8 @@ class OneDeviceStep:
         line: Where the process says what it does.
         label: Marks it in the trace.
         finish: What is left to do at a step's end, on rank 0's compute stream.
+        lists: For each rank, what makes that from which it chooses, at a step's beginning; None where all keep their
+            lists.
     """
 
     def __init__(
@@ -52,13 +62,26 @@ class OneDeviceStep:
         line: Line,
         label: Label,
         finish: Callable[[], None] = lambda: None,
+        lists: Sequence[Callable[[], ReadyList]] | None = None,
     ) -> None:
+        self._lists = lists
+        self._programs = programs
         self._stages, self._device, self._line, self._label, self._finish = stages, device, line, label, finish
         self.compute = [device.stream() for _ in programs]
         self.communication = [device.stream() for _ in programs]
         self._buffers = {t.receive.code: buffer(t.receive) for program in programs for t in program.receives}
         rows = {op.row: (program.rank, op) for program in programs for op in program.ops}
         self._ops = [rows[row] for row in links.order.tolist()]
+        self._op_of = {row: op for row, (_, op) in rows.items()}
+        self._after: dict[int, list[int]] = {row: [] for row in rows}
+        self._consumer: dict[int, int] = {}
+        for row, op in self._op_of.items():
+            for producer in op.after:
+                self._after[producer].append(row)
+            for transfer in op.receives:
+                self._consumer[transfer.receive.code] = row
+        # Rows in the order in which each rank ran them in the last step.
+        self._ran: list[list[int]] = [[op.row for op in program.ops] for program in programs]
         # A value lives to the end of the step: a stream may still read what another has long let go.
         self._values: dict[int, torch.Tensor] = {}
         self._sent: list[torch.Tensor] = []
@@ -82,8 +105,11 @@ class OneDeviceStep:
         """
         for stage in self._stages.values():
             stage.begin_step()
-        for rank, op in self._ops:
-            self._give(rank, op)
+        if self._lists is None:
+            for rank, op in self._ops:
+                self._give(rank, op)
+        else:
+            self._look_on([begin() for begin in self._lists])
         for stream in self.compute[1:]:
             self.compute[0].wait(stream.record())
         self.compute[0].run(self._finish)
@@ -93,6 +119,57 @@ class OneDeviceStep:
         self._sent.clear()
         self._arrived.clear()
         self._line.step_done()
+
+    @property
+    def ran(self) -> list[Program]:
+        """The ranks' programs in the order in which the last step ran them."""
+        return [
+            replace(program, ops=tuple(self._op_of[row] for row in rows))
+            for program, rows in zip(self._programs, self._ran, strict=True)
+        ]
+
+    def _look_on(self, lists: Sequence[ReadyList]) -> None:
+        """Gives each rank what is ready, as it becomes free."""
+        lacks = {row: len(op.receives) + len(op.after) for row, op in self._op_of.items()}
+        rank_of = {row: rank for rank, of in enumerate(lists) for row in of.rows}
+        running: dict[int, tuple[int, Event]] = {}
+        self._ran = [[] for _ in lists]
+
+        def has(row: int) -> None:
+            lacks[row] -= 1
+            if lacks[row] <= 0:
+                lists[rank_of[row]].add(row)
+
+        for row in [row for row, count in lacks.items() if not count]:
+            has(row)
+        under_way: dict[int, Event] = {}
+        while any(of.rows for of in lists):
+            moved = False
+            for rank, (row, ended) in list(running.items()):
+                if ended.done():
+                    moved = True
+                    del running[rank]
+                    lists[rank].end(row)
+                    for consumer in self._after[row]:
+                        has(consumer)
+            for code, arrived in list(under_way.items()):
+                if arrived.done():
+                    moved = True
+                    del under_way[code]
+                    has(self._consumer[code])
+            for rank, of in enumerate(lists):
+                row = of.choose() if rank not in running and of.rows else NOTHING
+                if row != NOTHING:
+                    moved = True
+                    of.start(row)
+                    self._ran[rank].append(row)
+                    self._give(rank, self._op_of[row])
+                    running[rank] = row, self.compute[rank].record()
+                    sends = [half.sends.receive.code for half in self._op_of[row].halves if half.sends is not None]
+                    under_way |= {code: self._arrived[code] for code in sends}
+            if not moved:
+                # Also when work broke: events are reached all the same, and the step's end raises it.
+                time.sleep(_LOOK_S)
 
     def _give(self, rank: int, op: Op) -> None:
         """Gives an action to its rank's streams, and what it sends."""

@@ -5,38 +5,26 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-import socket
-import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile
 
 from pipetrace.errors import OutputError
 from pipetrace.execute.devices.base import Device
+from pipetrace.trace.identity import METADATA_KEY, clock_probe, identity
 from pipetrace.trace.run_folder import RunInfo, trace_name
-
-METADATA_KEY = "pipetrace"
-METADATA_SCHEMA = 1
 
 # A trace is written while other ranks wait to be done; the last few percent of size are not worth three times the time.
 _GZIP_LEVEL = 4
 
 
-def clock_probe() -> list[int]:
-    """[Unix ns, monotonic ns] of one moment: the Unix clock read between two readings of the other."""
-    before = time.monotonic_ns()
-    unix = time.time_ns()
-    return [unix, (before + time.monotonic_ns()) // 2]
-
-
-def boot_id() -> str:
-    """What ranks on one host share and others do not; empty where the system does not tell."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
+def _on_cpu(*, all_threads: bool) -> profile:
+    if not all_threads:
+        return profile(activities=[ProfilerActivity.CPU])
+    return profile(activities=[ProfilerActivity.CPU], experimental_config=_ExperimentalConfig(profile_all_threads=True))
 
 
 class Recorder:
@@ -48,17 +36,17 @@ class Recorder:
         rank: Global rank.
         info: Of the run, for the metadata.
         device: That all ranks of the run share; None where each has a process of its own.
+        all_threads: Whether threads beside this one have labels.
     """
 
-    def __init__(self, rank: int, info: RunInfo, device: Device | None = None) -> None:
+    def __init__(self, rank: int, info: RunInfo, device: Device | None = None, *, all_threads: bool = False) -> None:
         self._device = device
         self.shared: dict[str, Any] = {}
         """Where all ranks share the device: its streams as the profiler calls them and whose they are, and which (pipe,
         stage) each rank holds."""
         self._rank = rank
-        self._replica, self._pipeline_rank = divmod(rank, info.ranks)
         self._info = info
-        self._profile = profile(activities=[ProfilerActivity.CPU]) if device is None else device.recording()
+        self._profile = _on_cpu(all_threads=all_threads) if device is None else device.recording()
         self._probes = [clock_probe()]
 
     def start(self) -> None:
@@ -99,13 +87,5 @@ class Recorder:
         raw.unlink()
 
     def _metadata(self) -> dict[str, Any]:
-        return {
-            **({} if self._device is None else {"device": self._device.facts()}),
-            **self.shared,
-            "schema": METADATA_SCHEMA,
-            "rank": self._rank,
-            "replica": self._replica,
-            "pipeline_rank": self._pipeline_rank,
-            "run": self._info.to_dict(),
-            "clock": {"host": socket.gethostname(), "boot_id": boot_id(), "probes": self._probes},
-        }
+        device = {} if self._device is None else {"device": self._device.facts()}
+        return {**device, **self.shared, **identity(self._info, self._rank, self._probes)}

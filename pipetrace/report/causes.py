@@ -50,7 +50,7 @@ def cause_tables(
     return out
 
 
-def _idle_by_cause(of: Bindings, unit: TimeUnit) -> Table:
+def _idle_by_cause(of: Bindings, unit: TimeUnit) -> RenderableType:
     sums = {cause: column for cause, column in sums_of(of).items() if any(column)}
     ranks = [str(rank) for rank in range(of.tiles.ranks)]
     columns = [ranks, *(unit.column(column) for column in sums.values())]
@@ -103,7 +103,7 @@ def _with_words(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str
 
     table = Table(box=box.SIMPLE_HEAD, caption=Text(caption), caption_justify="left", pad_edge=False, show_edge=False)
     for name in head[:-1]:
-        table.add_column(Text(name), justify="left" if name == "runs" else "right", no_wrap=True)
+        table.add_column(Text(name), justify="left" if name == "runs" else "right", no_wrap=name != "runs")
     table.add_column(Text(head[-1]), overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))

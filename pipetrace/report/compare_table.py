@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipetrace.action import Part
 from pipetrace.advice import bytes_needed
 from pipetrace.compare import Comparison, Figures, Row, Setting
 from pipetrace.errors import DeadlockError
 from pipetrace.metrics import MemorySizes
-from pipetrace.part_costs import PART_NAMES, LayerCosts
-from pipetrace.parts_io import kinds_of
+from pipetrace.part_costs import LayerCosts
 from pipetrace.passes import Overlap
 from pipetrace.report.console import stdout_console
+from pipetrace.report.layout import in_groups
+from pipetrace.report.overlap import layer_text
 from pipetrace.report.summary import SCHEMA, schedule_summary
 from pipetrace.report.units import TimeUnit, unit_for
 from pipetrace.waiting import Wait, Waiting
@@ -150,16 +150,6 @@ def _of_layers(setting: Setting, swept: str, where: str) -> str:
     return f"{text}: {layer_text(setting.costs.layer or LayerCosts())}"
 
 
-def layer_text(layer: LayerCosts) -> str:
-    """What the parts of a layer cost, in words."""
-    unit = unit_for(max(max(getattr(of, kind) for kind in "FIW") for of in map(layer.of, Part)))
-    texts = {
-        name: "/".join(unit.number(getattr(getattr(layer, name), kind)) for kind in kinds_of(name))
-        for name in PART_NAMES
-    }
-    return ", ".join(f"{name} {text}" for name, text in texts.items()) + f" {unit.name} (F/I/W)"
-
-
 def _of_waiting(waiting: Waiting, unit: TimeUnit, *, said: bool) -> str:
     """What of the waiting is not the default, in words; `said` where the policy stands elsewhere."""
     words = []
@@ -207,7 +197,10 @@ def print_comparison(
 
 
 def _table(comparison: Comparison, columns: Sequence[Column], width: int) -> Text:
-    """Written out by hand, since a row that could not be built tells why across all columns."""
+    """Written out by hand, since a row that could not be built tells why across all columns.
+
+    Where the columns have no room beside each other there are several tables below each other.
+    """
     from rich.text import Text
 
     cells = {
@@ -218,39 +211,53 @@ def _table(comparison: Comparison, columns: Sequence[Column], width: int) -> Tex
     ]
     first = max(map(len, ("schedule", *(row.candidate.label for row in comparison.rows))))
     gap = 2 if first + sum(widths) + 2 * len(widths) <= width else 1
-    first = max(8, min(first, width - sum(widths) - gap * len(widths)))
+    first = max(_SHORTEST_NAME, min(first, max(width - sum(widths) - gap * len(widths), width // 3)))
+    groups = in_groups(widths, first, width, gap=gap)
 
-    def line(name: str, texts: Sequence[str], styles: Sequence[str]) -> Text:
+    def line(name: str, group: Sequence[int], texts: Sequence[str], styles: Sequence[str]) -> Text:
         out = Text(_short(name, first).ljust(first))
-        for text, room, style in zip(texts, widths, styles, strict=True):
-            out.append(" " * gap + text.rjust(room), style)
+        for index in group:
+            out.append(" " * gap + texts[index].rjust(widths[index]), styles[index])
         out.append("\n")
         return out
 
     out = Text()
-    for name, at in (("", 0), ("schedule", 1)):
-        out.append(line(name, [column.head[at] for column in columns], ["dim"] * len(columns)))
-    out.append("─" * (first + sum(widths) + gap * len(widths)) + "\n", "dim")
-    for setting in comparison.settings:
-        rows = comparison.at(setting)
-        if comparison.variable:
-            out.append(f"{comparison.variable} = {setting.label}\n", "italic")
-        for row in rows:
-            if row.figures is None:
-                what = "deadlock" if isinstance(row.error, DeadlockError) else "not built"
-                name = f"{_short(row.candidate.label, first).ljust(first)}{' ' * gap}"
-                told = textwrap.wrap(
-                    f"{what}: {row.reason}",
-                    max(width, 2 * len(name)),
-                    initial_indent=name,
-                    subsequent_indent=" " * len(name),
-                    drop_whitespace=False,
-                )
-                out.append("\n".join(line.rstrip() for line in told) + "\n", "dim")
-            else:
-                out.append(line(row.candidate.label, cells[row], _best(rows, row, columns)))
+    for number, group in enumerate(groups):
+        for name, at in (("", 0), ("schedule", 1)):
+            out.append(line(name, group, [column.head[at] for column in columns], ["dim"] * len(columns)))
+        out.append("─" * (first + sum(widths[index] + gap for index in group)) + "\n", "dim")
+        for setting in comparison.settings:
+            rows = comparison.at(setting)
+            if comparison.variable:
+                out.append(f"{comparison.variable} = {setting.label}\n", "italic")
+            for row in rows:
+                if row.figures is not None:
+                    out.append(line(row.candidate.label, group, cells[row], _best(rows, row, columns)))
+                elif number == 0:
+                    name = _short(row.candidate.label, first).ljust(first) + " " * gap
+                    out.append(_why_not(name, row, width) + "\n", "dim")
+        if number + 1 < len(groups):
+            out.append("\n")
     out.rstrip()
     return out
+
+
+_SHORTEST_NAME = 8
+_MOST_REASON_LINES = 4
+
+
+def _why_not(name: str, row: Row, width: int) -> str:
+    """Why a row has no figures, behind its name."""
+    what = "" if isinstance(row.error, DeadlockError) else "not built: "  # a deadlock's message begins with the word
+    lines = textwrap.wrap(
+        f"{name}{what}{row.reason}",
+        width,
+        subsequent_indent=" " * len(name),
+        max_lines=_MOST_REASON_LINES,
+        placeholder=" …",
+        drop_whitespace=True,
+    )
+    return "\n".join(lines)
 
 
 def _best(rows: Sequence[Row], row: Row, columns: Sequence[Column]) -> list[str]:

@@ -8,11 +8,17 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+NARROWEST = 24
+"""Columns that are used even where there are fewer: then the terminal wraps lines."""
+
+_USUAL = 80
+
+
 def stdout_console(width: int | None = None) -> Console:
     """Standard output; raises BrokenPipeError, as `print` does, when its reader has gone.
 
     Args:
-        width: Columns; the terminal's when None.
+        width: Columns; the terminal's when None: 80 where it says none (COLUMNS=0), `NARROWEST` at least.
     """
     from rich.console import Console
 
@@ -20,4 +26,8 @@ def stdout_console(width: int | None = None) -> Console:
         def on_broken_pipe(self) -> NoReturn:
             raise BrokenPipeError
 
-    return StdoutConsole(width=width)
+    console = StdoutConsole(width=width)
+    if console.width < NARROWEST:
+        # rich prints nothing at all in no columns.
+        console = StdoutConsole(width=NARROWEST if console.width > 0 else _USUAL)
+    return console

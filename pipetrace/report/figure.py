@@ -191,6 +191,8 @@ def gaps_note(timelines: Sequence[Timeline], mode: Mode) -> str:
     """What the gaps between tiles are, for below the chart."""
     if mode is Mode.HEATMAP:
         return ""
+    if any((t.lane == Lane.ALL_TO_ALL).any() for t in timelines):
+        return "Below compute the all-to-all lane, underlined in violet where no compute hides it. Gaps: idle."
     if any(((t.lane == Lane.RECV) & (t.waited != UNKNOWN) & (t.waited < t.end)).any() for t in timelines):
         return "Gaps: grey where a rank waits for a receive; blank where it is idle, neither computing nor so waiting."
     return "Gaps between tiles: idle."

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pipetrace.action import Part
 from pipetrace.costs import Costs
 from pipetrace.metrics import AllToAlls, PairOverlap, all_to_alls, limits, pair_overlaps
 from pipetrace.metrics.overlap import What
-from pipetrace.part_costs import LayerCosts
+from pipetrace.part_costs import PART_NAMES, LayerCosts
+from pipetrace.parts_io import kinds_of
 from pipetrace.passes import Overlap
 from pipetrace.passes.steady_pair import SteadyPair, hides_up_to, steady_pair
 from pipetrace.report.layout import named_values, table_of
-from pipetrace.report.units import TimeUnit, percent
+from pipetrace.report.units import TimeUnit, percent, unit_for
 from pipetrace.schedule import Schedule
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
@@ -74,6 +76,16 @@ def name_of(what: What) -> str:
     """
     kind, part = what
     return kind.name if part is None else f"{part.name.lower()} {kind.name}"
+
+
+def layer_text(layer: LayerCosts) -> str:
+    """What the parts of a layer cost, in words."""
+    unit = unit_for(max(max(getattr(of, kind) for kind in "FIW") for of in map(layer.of, Part)))
+    texts = {
+        name: "/".join(unit.number(getattr(getattr(layer, name), kind)) for kind in kinds_of(name))
+        for name in PART_NAMES
+    }
+    return ", ".join(f"{name} {text}" for name, text in texts.items()) + f" {unit.name} (F/I/W)"
 
 
 def overlap_tables(timeline: Timeline, unit: TimeUnit, parts: InParts | None = None) -> list[RenderableType]:

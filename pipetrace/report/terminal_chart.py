@@ -17,6 +17,7 @@ import numpy as np
 from pipetrace.action import NO_ACTION, IntArray
 from pipetrace.report.chunks import chunks_of, legend_of_chunks
 from pipetrace.report.colours import HUES, MIXED, Group, groups_of
+from pipetrace.report.console import NARROWEST
 from pipetrace.report.terminal_cells import IDLE, SHADES, WAITS, Palette, Row, Tally, cut_text, most_have_room, swatch
 from pipetrace.report.terminal_layout import Band, Layout, layout_of
 from pipetrace.report.units import TimeUnit, unit_for
@@ -24,8 +25,6 @@ from pipetrace.timeline import UNKNOWN, Lane, Timeline
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-NARROWEST = 24
 
 
 def chart(timeline: Timeline, *, width: int, colour: bool, basic: bool = False, title: str = "") -> Text:

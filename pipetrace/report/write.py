@@ -51,7 +51,7 @@ def write_schedule(
             "stages": schedule.stages,
             "costs": costs_to_dict(costs),
         }
-        write_trace(path, [("ideal", timeline)], metadata=metadata, colour=colour)
+        write_trace(path, [("ideal", timeline)], schedule=schedule, costs=costs, metadata=metadata, colour=colour)
     elif suffix == ".csv":
         from pipetrace.trace.torch_csv import write_csv
 
@@ -77,7 +77,7 @@ def write_diff(path: Path, run: RunDiff, *, colour: Colour = Colour.MICROBATCH) 
     both = [("ideal", run.diff.ideal), ("measured", run.diff.measured)]
     if suffix in TRACES:
         about = {name: value for name, value in run.to_dict().items() if name != "actions"}
-        write_trace(path, both, metadata=about, colour=colour)
+        write_trace(path, both, schedule=run.schedule, costs=run.costs, metadata=about, colour=colour)
     elif suffix == ".html":
         from pipetrace.report.diff_page import write_diff_page
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from pipetrace.errors import ScheduleError
+from pipetrace.errors import SizeError
 from pipetrace.schedule import Schedule
 
 FLAGS: Mapping[str, str] = {
@@ -42,6 +42,6 @@ class ScheduleSpec:
 
 
 def require(condition: bool, message: str, hint: str) -> None:
-    """Raises a ScheduleError unless `condition` holds."""
+    """Raises a SizeError unless `condition` holds; the hint says for which sizes it would."""
     if not condition:
-        raise ScheduleError(message, hint)
+        raise SizeError(message, hint)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from pipetrace.action import BoolArray, IntArray
-from pipetrace.trace.cells import Cell, Digits, Literal, Table, Word, apart, joined
+from pipetrace.trace.cells import Cell, Digits, Literal, Table, Word, apart, joined, only
 from pipetrace.trace.chrome import json_text
 from pipetrace.trace.colours import distinct_ids
 from pipetrace.trace.flows import Ends
@@ -200,7 +200,7 @@ def _annotation(arg: Arg, key: int, rows: int) -> list[Cell]:
     value = (
         numbers(_INT, arg.value, arg.present)
         if isinstance(arg.value, np.ndarray)
-        else messages(_STRING, _cells(arg.value), rows, arg.present)
+        else messages(_STRING, only(_cells(arg.value), arg.present), rows, arg.present)
     )
     return messages(_ANNOTATIONS, [Literal(number(_KEY_IID, key), arg.present), *value], rows, arg.present)
 

@@ -11,31 +11,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from pipetrace.action import IntArray, Kind, code_microbatch
+from pipetrace.costs import Costs
 from pipetrace.metrics import Series
+from pipetrace.schedule import Schedule
 from pipetrace.timeline import UNKNOWN, Lane, Timeline
 from pipetrace.trace.counterparts import NO_TILE, Counterparts, counterparts
-from pipetrace.trace.counters import drift_series, idle_series, in_flight_series
+from pipetrace.trace.counters import drift_series, exposed_series, idle_series, in_flight_series
 from pipetrace.trace.flows import Arrows, Ends, EndsBySlice, dependencies, place, place_either_way
 from pipetrace.trace.lanes import overlapping_sub_lanes
+from pipetrace.trace.marks import Marks, idle_marks, phase_marks, waits
 from pipetrace.trace.naming import Arg, several_stages, tile_args, tile_name
 from pipetrace.trace.text import Text
 
-LANES = ("compute", "all-to-all", "send", "recv", "waits")
-"""Names of tracks; the first four in the order of `Lane`."""
-CATEGORIES = ("compute", "all-to-all", "send", "recv", "wait")
+LANES = ("phase", "compute", "idle", "all-to-all", "send", "recv", "waits")
+"""Names of tracks, in the order in which to show them."""
+CATEGORIES = ("phase", "compute", "idle", "all-to-all", "send", "recv", "wait")
 """Of slices, by lane."""
 ARROWS = ("forward", "backward", "counterpart")
 """What arrows are called: the data's way between ranks, and from a tile to the same one of the other timeline."""
-_WAITS = 4
+_LANE_OF_TILE = np.array([LANES.index(name) for name in ("compute", "all-to-all", "send", "recv")])  # by `Lane`
 _MOST_SUB_LANES = 1 << 30
 _ROWS = 1 << 14  # of a block
 
 Labelled: TypeAlias = Sequence[tuple[str, Timeline]]
+AnyInt = TypeVar("AnyInt", int, IntArray)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,8 @@ class Tracks:
 
     Args:
         timelines: One or two, with what to call them, e.g. ("ideal", …), ("measured", …).
+        schedule: What they are of; without it idle time is not explained.
+        costs: What the first was simulated with.
 
     Attributes:
         processes, tracks, counters: To be declared before the slices.
@@ -108,10 +114,11 @@ class Tracks:
         dropped: Arrows that could not be shown, because they would go back in time.
 
     Raises:
+        ScheduleError: The schedule is not valid.
         ValueError: Neither one nor two timelines.
     """
 
-    def __init__(self, timelines: Labelled) -> None:
+    def __init__(self, timelines: Labelled, schedule: Schedule | None = None, costs: Costs | None = None) -> None:
         if not 1 <= len(timelines) <= 2:
             raise ValueError(f"one or two timelines can be shown together, not {len(timelines)}")
         self._labels = [label for label, _ in timelines]
@@ -125,7 +132,12 @@ class Tracks:
         last = self._timelines[-1]
         self.epoch = last.epoch - self._shifts[-1] if last.epoch else 0
         self._with_stage = any(several_stages(timeline) for timeline in self._timelines)
-        self._waits = [_waits_of(timeline) for timeline in self._timelines]
+        self._marks: list[list[Marks]] = []
+        for source, timeline in enumerate(self._timelines):
+            marks = [phase_marks(timeline), waits(timeline, with_stage=self._with_stage)]
+            if schedule is not None:
+                marks += idle_marks(schedule, timeline, None if source else costs)
+            self._marks.append(marks)
         self._declare_processes()
         self._declare_tracks()
         self._counterparts: Sequence[Counterparts | None] = [None]
@@ -148,7 +160,7 @@ class Tracks:
 
     def __len__(self) -> int:
         """Slices."""
-        return sum(len(timeline) + waits.size for timeline, waits in zip(self._timelines, self._waits, strict=True))
+        return sum(map(len, self._timelines)) + sum(len(marks) for several in self._marks for marks in several)
 
     def _declare_processes(self) -> None:
         self._ranks = max(timeline.ranks for timeline in self._timelines)
@@ -163,37 +175,45 @@ class Tracks:
         whole = Process(len(processes) + 1, "all ranks")
         self.processes = (*processes, whole)
 
-    def _pid(self, process: int, source: int) -> int:
+    def _pid(self, process: AnyInt, source: int) -> AnyInt:
         return process * len(self._labels) + source + 1
 
     def _declare_tracks(self) -> None:
         """Spreads tiles that overlap over further tracks, and numbers the tracks in use."""
-        self._sub: list[tuple[IntArray | None, IntArray | None]] = []
+        self._sub_of_tiles: list[IntArray | None] = []
+        self._sub_of_marks: list[list[IntArray | None]] = []
         used = []
         for source, timeline in enumerate(self._timelines):
-            tiles = self._groups(source, slice(None), waits=False)
-            waiting = self._groups(source, self._waits[source], waits=True)
-            start = timeline.waited[self._waits[source]]
-            self._sub.append(
-                (
-                    overlapping_sub_lanes(tiles, timeline.start, timeline.end),
-                    overlapping_sub_lanes(waiting, start, timeline.end[self._waits[source]]),
-                )
-            )
-            used += [np.unique(_on(tiles, self._sub[source][0])), np.unique(_on(waiting, self._sub[source][1]))]
+            group = self._group_of_tiles(source, slice(None))
+            sub = overlapping_sub_lanes(group, timeline.start, timeline.end)
+            self._sub_of_tiles.append(sub)
+            used.append(np.unique(_on(group, sub)))
+            self._sub_of_marks.append([])
+            for marks in self._marks[source]:
+                group = self._group_of_marks(source, marks, slice(None))
+                sub = overlapping_sub_lanes(group, marks.start, marks.end)
+                self._sub_of_marks[-1].append(sub)
+                used.append(np.unique(_on(group, sub)))
         self._declared = np.unique(np.concatenate(used))
         tracks = []
         for tid, of in enumerate(self._declared.tolist(), start=len(self.processes) + 1):
             group, sub = divmod(of, _MOST_SUB_LANES)
             pid, lane = divmod(group, len(LANES))
-            tracks.append(Track(tid, pid, f"{LANES[lane]} {sub + 1}" if sub else LANES[lane]))
+            # The one lane that is of use without its rank around it, e.g. pinned to the top.
+            name = f"{self.processes[pid - 1].name} {LANES[lane]}" if LANES[lane] == "compute" else LANES[lane]
+            tracks.append(Track(tid, pid, f"{name} {sub + 1}" if sub else name))
         self.tracks = tuple(tracks)
 
-    def _groups(self, source: int, rows: slice | IntArray, *, waits: bool) -> IntArray:
-        """The lane of a process, as one number, in which each of some tiles or waits lies."""
+    def _group_of_tiles(self, source: int, rows: slice) -> IntArray:
+        """The lane of a process, as one number, in which each of some tiles lies."""
         timeline = self._timelines[source]
-        pid = (timeline.replica[rows] * self._ranks + timeline.rank[rows]) * len(self._labels) + (source + 1)
-        return pid * len(LANES) + (_WAITS if waits else timeline.lane[rows])
+        process = timeline.replica[rows] * self._ranks + timeline.rank[rows]
+        group: IntArray = self._pid(process, source) * len(LANES) + _LANE_OF_TILE[timeline.lane[rows]]
+        return group
+
+    def _group_of_marks(self, source: int, marks: Marks, rows: slice) -> IntArray:
+        replica, rank = np.divmod(marks.process[rows], self._timelines[source].ranks)
+        return self._pid(replica * self._ranks + rank, source) * len(LANES) + LANES.index(marks.lane)
 
     def arrow_kind(self, arrow: IntArray) -> IntArray:
         """Of each of some arrows the index of its name in `ARROWS`; shape of `arrow`."""
@@ -233,9 +253,13 @@ class Tracks:
                 name: in_flight_series(timeline, release)
                 for release, name in ((Kind.I, "in flight, freed at I"), (Kind.W, "in flight, freed at W"))
             }
+            has_all_to_alls = bool((timeline.lane == Lane.ALL_TO_ALL).any())
+            exposed = exposed_series(timeline) if has_all_to_alls else None
             for process in range(timeline.ranks * timeline.replicas):
                 replica, rank = divmod(process, timeline.ranks)
                 pid = self._pid(replica * self._ranks + rank, source)
+                if exposed is not None and exposed[process].time.size:
+                    yield CounterTrack(pid, "exposed all-to-all", "all-to-alls", _later(exposed[process], shift))
                 for name, of in held.items():
                     if of[process].time.size:
                         yield CounterTrack(pid, name, "chunks", _later(of[process], shift))
@@ -258,8 +282,9 @@ class Tracks:
         for source, timeline in enumerate(self._timelines):
             for first in range(0, len(timeline), _ROWS):
                 yield self._tiles(source, first, min(first + _ROWS, len(timeline)))
-            for first in range(0, self._waits[source].size, _ROWS):
-                yield self._waiting(source, slice(first, first + _ROWS))
+            for number, marks in enumerate(self._marks[source]):
+                for first in range(0, len(marks), _ROWS):
+                    yield self._marked(source, number, slice(first, min(first + _ROWS, len(marks))))
 
     def _tiles(self, source: int, first: int, last: int) -> Slices:
         timeline, shift, rows = self._timelines[source], self._shifts[source], slice(first, last)
@@ -269,8 +294,8 @@ class Tracks:
             args += self._against(source, rows, of)
         before = self._first_of[source]
         return Slices(
-            self._track(self._groups(source, rows, waits=False), self._sub[source][0], rows),
-            timeline.lane[rows],
+            self._track(self._group_of_tiles(source, rows), self._sub_of_tiles[source], rows),
+            _LANE_OF_TILE[timeline.lane[rows]],
             tile_name(code, partner, with_stage=self._with_stage),
             args,
             timeline.start[rows] + shift,
@@ -293,22 +318,17 @@ class Tracks:
             args.append(Arg("slip_ns", timeline.end[rows] + self._shifts[source] - end, same))
         return args
 
-    def _waiting(self, source: int, some: slice) -> Slices:
-        timeline, shift, rows = self._timelines[source], self._shifts[source], self._waits[source][some]
-        code, start, end = timeline.code[rows], timeline.waited[rows], timeline.end[rows]
-        args = [
-            replace(arg, value=end - start) if arg.key == "duration_ns" else arg
-            for arg in tile_args(timeline, rows, shift)
-        ]
+    def _marked(self, source: int, number: int, rows: slice) -> Slices:
+        marks, shift = self._marks[source][number], self._shifts[source]
         none = np.zeros(0, dtype=np.int64)
         return Slices(
-            self._track(self._groups(source, rows, waits=True), self._sub[source][1], some),
-            np.full(rows.size, _WAITS, dtype=np.int64),
-            ["WAIT ", *tile_name(code, timeline.partner[rows], with_stage=self._with_stage)],
-            args,
-            start + shift,
-            end + shift,
-            code_microbatch(code) + 1,
+            self._track(self._group_of_marks(source, marks, rows), self._sub_of_marks[source][number], rows),
+            np.full(rows.stop - rows.start, LANES.index(marks.lane), dtype=np.int64),
+            marks.name(rows),
+            marks.args(rows, shift),
+            marks.start[rows] + shift,
+            marks.end[rows] + shift,
+            marks.colour[rows],
             Ends(none, none, none),
             Ends(none, none, none),
         )
@@ -331,13 +351,6 @@ def _plus(column: IntArray, by: int) -> IntArray:
 
 def _later(series: Series, by: int) -> Series:
     return Series(series.time + by, series.value)
-
-
-def _waits_of(timeline: Timeline) -> IntArray:
-    """Rows of the tiles that were waited for, rank by rank in the order of the waits."""
-    rows = np.flatnonzero((timeline.waited != UNKNOWN) & (timeline.waited < timeline.end))
-    order = np.lexsort((timeline.waited[rows], timeline.rank[rows], timeline.replica[rows]))
-    return rows[order]
 
 
 def _first_time(timeline: Timeline) -> int:

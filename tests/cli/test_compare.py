@@ -69,6 +69,47 @@ def test_it_fits_the_terminal(sweep: tuple[str, ...], memory: bool, tmp_path: Pa
     assert "\x1b" not in ran.stdout
 
 
+def test_a_narrow_terminal_has_tables_below_each_other() -> None:
+    ran = pipetrace("compare", "1f1b", "zbv", "chimera", "--sweep", "m=7,8", COLUMNS="40")
+    lines = ran.stdout.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert [line.split() for line in lines if line.startswith("zbv ")] == [
+        ["zbv", "22.5", "6.7", "%", "0.0", "%", "4"],
+        ["zbv", "25.5", "5.9", "%", "0.0", "%", "4"],
+        ["zbv", "4", "1", "84"],
+        ["zbv", "4", "1", "96"],
+    ]
+    assert ran.stdout.count("not built") == 1
+
+
+OWN = """
+from pipetrace import Placement, RankOrder, Schedule
+
+def empty(ranks, microbatches):
+    return Schedule.from_orders("empty", Placement(ranks, ((0,),)), microbatches, [RankOrder()] * ranks)
+
+def stuck(ranks, microbatches):
+    orders = []
+    for rank in range(ranks):
+        order = RankOrder()
+        for i in range(microbatches):
+            order.B(rank, i)
+            order.F(rank, i)
+        orders.append(order)
+    return Schedule.from_orders("stuck", Placement.loop(ranks), microbatches, orders)
+"""
+
+
+def test_what_is_wrong_with_a_schedule_of_ones_own_is_told(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    ran = pipetrace("compare", "--from", "own.py:empty", "--from", "own.py:stuck", "1f1b", cwd=tmp_path)
+    assert ran.returncode == 0
+    told = " ".join(ran.stdout.split())
+    assert "not built: own.py:5: rank 1 holds no stage" in told
+    assert "stuck deadlock: rank 0 at 0B0 waits for 0F0" in told
+    assert max(map(len, ran.stdout.splitlines())) <= 80
+
+
 def test_a_long_name_does_not_break_the_table(tmp_path: Path) -> None:
     name = "a" * 70
     (tmp_path / f"{name}.csv").write_text("0F0,,,0B0\n,1F0,1B0,\n")

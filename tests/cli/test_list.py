@@ -25,6 +25,15 @@ def test_a_line_a_schedule_where_there_is_room() -> None:
     assert interleaved.endswith("arXiv:2104.04473")
 
 
+def test_a_line_a_field_where_there_is_none() -> None:
+    lines = pipetrace("list", COLUMNS="40").stdout.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert [line for line in lines if not line.startswith(" ")] == names()
+    told = " ".join(" ".join(lines).split())
+    for name in names():
+        assert f"limits: {get(name).limits} paper: {get(name).paper}" in told
+
+
 def test_json() -> None:
     document = json.loads(pipetrace("list", "--json").stdout)
     assert document["schema"] == 1

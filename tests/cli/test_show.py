@@ -32,3 +32,30 @@ def test_a_closed_pipe_is_no_error() -> None:
     )
     assert ran.stderr == ""
     assert ran.returncode == 0
+
+
+@pytest.mark.parametrize("columns", [40, 60])
+def test_a_narrow_terminal_loses_no_figures(columns: int) -> None:
+    wide = pipetrace("show", "zbv", "--verbose").stdout
+    lines = pipetrace("show", "zbv", "--verbose", COLUMNS=str(columns)).stdout.splitlines()
+    assert max(map(len, lines)) <= columns
+    for figure in ("5.22", "5.53", "6.10", "6.29"):  # of the last columns
+        assert figure in wide
+        assert figure in "\n".join(lines)
+
+
+def test_a_terminal_that_does_not_say_how_wide_it_is() -> None:
+    assert pipetrace("show", "1f1b", COLUMNS="0").stdout == pipetrace("show", "1f1b").stdout
+    assert pipetrace("gen", "1f1b", COLUMNS="0").stdout
+    assert "makespan" in pipetrace("compare", "1f1b", COLUMNS="0").stdout
+    assert "Example" in pipetrace("gen", "--help", COLUMNS="0").stdout
+    assert pipetrace("show", "1f1b", COLUMNS="1").stdout == pipetrace("show", "1f1b", COLUMNS="24").stdout
+
+
+def test_a_terminal_that_knows_ascii_only() -> None:
+    for command in (["show", "zbv"], ["compare", "zbv", "1f1b"]):
+        ran = pipetrace(*command, PYTHONIOENCODING="ascii")
+        assert ran.returncode == 0
+        assert "\\" not in ran.stdout
+        assert "sum" in ran.stdout
+        assert max(map(len, ran.stdout.splitlines())) < 90

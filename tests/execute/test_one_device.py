@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import torch
@@ -19,8 +19,10 @@ from pipetrace.execute.stages.base import Stage
 from pipetrace.execute.workloads.base import Workload
 from pipetrace.execute.workloads.sleep import SleepWorkload
 from pipetrace.execute.workloads.transformer import TransformerWorkload
+from pipetrace.ready import ReadyList, ready_lists
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import build
+from pipetrace.waiting import Wait, Waiting
 
 QUICK = Costs(StageCosts(F=200_000, I=200_000, W=200_000))
 
@@ -48,12 +50,18 @@ def device() -> Iterator[ThreadDevice]:
 
 
 def step_of(
-    schedule: Schedule, workload: Workload, device: ThreadDevice, spans: Spans
+    schedule: Schedule,
+    workload: Workload,
+    device: ThreadDevice,
+    spans: Spans,
+    lists: Sequence[Callable[[], ReadyList]] | None = None,
 ) -> tuple[OneDeviceStep, list[Program], dict[tuple[int, int], Stage]]:
     programs = [compile_rank(schedule, rank) for rank in range(schedule.ranks)]
     held = [part for rank in range(schedule.ranks) for part in schedule.placement.held_by(rank)]
     stages = {part: workload.stage(*part) for part in held}
-    step = OneDeviceStep(schedule.links, programs, stages, device, workload.buffer, Board(1).line(0), spans)
+    step = OneDeviceStep(
+        schedule.links, programs, stages, device, workload.buffer, Board(1).line(0), spans, lists=lists
+    )
     return step, programs, stages
 
 
@@ -92,6 +100,32 @@ def test_gradients_equal_a_single_process(name: str, device: ThreadDevice) -> No
         check = workload.check(program, mine, lambda: None)
         assert check.bit_equal, check.worst
         assert check.compared > 0
+
+
+def test_out_of_order_gradients_are_right_and_the_cap_is_kept(device: ThreadDevice) -> None:
+    """A slow first stage makes others run what is ready instead of what comes next."""
+    torch.set_num_threads(1)
+    schedule = build("zbv", 2, 6)
+    workload = TransformerWorkload(schedule, RunConfig(workload="transformer", hidden=16, heads=2, sequence=8, batch=1))
+    lists = ready_lists(schedule, Waiting(Wait.DATAFLOW))
+    step, programs, stages = step_of(schedule, workload, device, Spans(), lists)
+    for _ in range(3):
+        step.run()
+    for listed, ran in zip(programs, step.ran, strict=True):
+        assert sorted(op.row for op in ran.ops) == [op.row for op in listed.ops]
+        mine = {key: stages[key] for key in schedule.placement.held_by(ran.rank)}
+        check = workload.check(ran, mine, lambda: None)
+        assert check.bit_equal, check.worst
+
+
+def test_a_late_input_is_overtaken(device: ThreadDevice) -> None:
+    schedule = build("zb-h1", 2, 6)
+    # Stage 0 takes long: rank 1 has weight gradients to do while it waits.
+    costs = Costs(StageCosts(100_000, 100_000, 100_000), stages={0: StageCosts(4_000_000, 100_000, 100_000)})
+    workload = SleepWorkload(schedule, RunConfig(costs=costs, message_bytes=64))
+    step, programs, _ = step_of(schedule, workload, device, Spans(), ready_lists(schedule, Waiting(Wait.DATAFLOW)))
+    step.run()
+    assert [op.row for op in step.ran[1].ops] != [op.row for op in programs[1].ops]
 
 
 def test_what_breaks_on_the_device_ends_the_step(device: ThreadDevice) -> None:

@@ -39,6 +39,11 @@ def slices(tracks: Tracks) -> Iterator[Slice]:
     return iter(sorted(_slices(tracks), key=lambda tile: (tile.tid, tile.start, tile.end)))
 
 
+def tiles(tracks: Tracks) -> Iterator[Slice]:
+    """The slices that are tiles of a timeline."""
+    return (tile for tile in slices(tracks) if tile.category in ("compute", "all-to-all", "send", "recv"))
+
+
 def _slices(tracks: Tracks) -> Iterator[Slice]:
     for block in tracks.blocks():
         rows = len(block)

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipetrace.action import BoolArray
 from pipetrace.errors import ActionError
-from pipetrace.trace.labels import UNMARKED_STEP, Label, Labels, LabelStyle, step_number
+from pipetrace.trace.labels import UNMARKED_STEP, Label, Labels, LabelStyle, Role, step_number
 from pipetrace.trace.reading.events import Events
 from pipetrace.trace.reading.model import WHOLE_TRACE, Span
 
@@ -108,7 +108,9 @@ def _style(found: list[Found], is_ours: bool) -> LabelStyle:
     styles = {f.label.style for f in found}
     if LabelStyle.PATTERN in styles:
         return LabelStyle.PATTERN
-    if LabelStyle.PIPETRACE in styles or (is_ours and LabelStyle.RUNTIME in styles):
+    # torch's runtime labels its posts as it labels compute; who else says PP: labels compute alone.
+    torchs = any(f.label.style is LabelStyle.RUNTIME and f.label.role is Role.POST for f in found)
+    if LabelStyle.PIPETRACE in styles or (is_ours and LabelStyle.RUNTIME in styles and not torchs):
         return LabelStyle.PIPETRACE
     return next((style for style in (LabelStyle.RUNTIME, LabelStyle.GPIPE) if style in styles), LabelStyle.NONE)
 

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from torch.profiler import ProfilerActivity, profile
+
+import pipetrace
+from pipetrace.action import Action, Kind, parse
+from pipetrace.costs import Costs, StageCosts
+from pipetrace.diff_run import diff_traces
+from pipetrace.errors import ActionError, OutputError, ScheduleError
+from pipetrace.label import Doing
+from pipetrace.trace.labels import LabelStyle
+from pipetrace.trace.torch_profiler import read_recording
+from tests.trace.recorded import event, trace_of
+
+GPIPE = pipetrace.build("gpipe", 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("action", "doing", "text"),
+    [
+        ("3F2", "compute", "PP:3F2"),
+        ("d1:3I2", "compute", "PP:d1:3I2"),
+        (Action(Kind.W, 3, 2), "compute", "PP:3W2"),
+        ("(0F3;3B1)OVERLAP_F_B", "compute", "PP:(0F3;3B1)OVERLAP_F_B"),
+        (parse("(0F3;3B1)OVERLAP_F_B"), "compute", "PP:(0F3;3B1)OVERLAP_F_B"),
+        ("2REDUCE_GRAD", "compute", "PP:2REDUCE_GRAD"),
+        ("1RECV_F3", "post", "POST:1RECV_F3"),
+        ("1RECV_F3", "wait", "WAIT:1RECV_F3"),
+    ],
+)
+def test_the_profiler_sees_the_label(action: str, doing: Doing, text: str) -> None:
+    with profile(activities=[ProfilerActivity.CPU]) as profiler, pipetrace.label(action, doing):
+        pass
+    assert text in [event.name for event in profiler.events()]
+
+
+@pytest.mark.parametrize(
+    ("action", "doing", "says"),
+    [
+        ("3X2", "compute", "3X2"),
+        ("1RECV_F3", "compute", "is a transfer"),
+        ("3F2", "wait", "cannot be waited"),
+        ("(0F3;3B1)OVERLAP_F_B", "post", "cannot be posted"),
+        ("3F2", "rest", "'rest' is nothing"),
+    ],
+)
+def test_what_is_no_label_is_refused(action: str, doing: str, says: str) -> None:
+    with pytest.raises(ActionError, match=says):
+        pipetrace.label(action, doing)  # type: ignore[arg-type]
+
+
+class Profiled:
+    """A profile that is ready: what two ranks of GPipe did, as torch writes it."""
+
+    def __init__(self, rank: int, extra: str = "") -> None:
+        labels = [("0F0", 0, 10), ("0B0", 40, 50)] if rank == 0 else [("1F0", 12, 20), ("1B0", 20, 38)]
+        events = [event(f"PP:{text}", start, end) for text, start, end in labels]
+        if extra:
+            events.append(event(extra, 60, 61))
+        self.trace = trace_of(rank, 2, events)
+
+    def export_chrome_trace(self, path: str) -> None:
+        Path(path).write_text("  " + json.dumps(self.trace).replace('"#', "").replace('#"', ""))
+
+
+def test_a_handler_s_folder_needs_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "RUN"
+    for rank in (1, 0):
+        pipetrace.trace_handler(folder, GPIPE, rank)(Profiled(rank))
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "rank0_trace.json.gz", "rank1_trace.json.gz", "schedule.csv",
+    ]  # fmt: skip
+    recording = read_recording([folder])
+    assert recording.run is not None
+    assert (recording.run.schedule, recording.run.workload) == ("gpipe", "own loop")
+    assert [found.labels for found in recording.found] == [LabelStyle.PIPETRACE] * 2
+    assert recording.common_clock
+    run = diff_traces([folder])
+    assert "fitted" in run.costs_from
+    assert [run.diff.ideal.makespan, run.diff.measured.makespan] == [46, 50]
+    # Known costs are the ideal's.
+    costs = Costs(StageCosts(5, 6, 7))
+    for rank in (0, 1):
+        pipetrace.trace_handler(folder, GPIPE, rank, costs=costs, name="mine")(Profiled(rank))
+    assert diff_traces([folder]).costs == costs
+    with gzip.open(folder / "rank1_trace.json.gz") as file:
+        own = json.load(file)["pipetrace"]
+    assert (own["rank"], own["replica"], own["pipeline_rank"], own["run"]["workload"]) == (1, 0, 1, "mine")
+    assert len(own["clock"]["probes"]) == 2
+
+
+def test_replicas_count_one_after_the_other(tmp_path: Path) -> None:
+    pipetrace.trace_handler(tmp_path, GPIPE, 3, replicas=2)(Profiled(1))
+    with gzip.open(tmp_path / "rank3_trace.json.gz") as file:
+        own = json.load(file)["pipetrace"]
+    assert (own["rank"], own["replica"], own["pipeline_rank"]) == (3, 1, 1)
+    assert not (tmp_path / "schedule.csv").exists()
+
+
+def test_torch_s_runtime_keeps_its_style(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        pipetrace.trace_handler(tmp_path, GPIPE, rank)(
+            Profiled(rank, extra="PP:0SEND_F0" if rank == 0 else "PP:1RECV_F0")
+        )
+    assert [found.labels for found in read_recording([tmp_path]).found] == [LabelStyle.RUNTIME] * 2
+
+
+def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ScheduleError, match="no rank 2"):
+        pipetrace.trace_handler(tmp_path, GPIPE, 2)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="file"):
+        pipetrace.trace_handler(tmp_path / "file", GPIPE, 0)(Profiled(0))
+
+    class Empty(Profiled):
+        def export_chrome_trace(self, path: str) -> None:
+            Path(path).write_text("[]")
+
+    with pytest.raises(OutputError, match="torch wrote no object"):
+        pipetrace.trace_handler(tmp_path, GPIPE, 1)(Empty(1))
+    assert not list(tmp_path.glob(".rank*"))
