@@ -185,11 +185,3 @@ def test_memory_wants_a_unit(size: str, tmp_path: Path) -> None:
     given = ("compare", "1f1b", "--costs-file", "costs.toml", "--memory")
     assert f"give a unit: --memory {size}GiB" in refusal(*given, size, cwd=tmp_path)
     assert pipetrace(*given, str(40 << 30), cwd=tmp_path).returncode == 0
-
-
-def test_a_reason_is_told_whole_and_within_the_terminal() -> None:
-    ran = pipetrace("compare", "1f1b", "gpipe", "-p", 4, "-m", 8, "--channel", "ordered", "--wait", "inline")
-    assert ran.returncode == 0, ran.stderr
-    assert max(map(len, ran.stdout.splitlines())) <= 80
-    assert "or give each its own channel (--channel tagged)" in " ".join(ran.stdout.split())
-    assert "…" not in ran.stdout
