@@ -128,7 +128,8 @@ def heading(comparison: Comparison, setting: Setting) -> str:
         differ += f", ±{100 * costs.jitter.share:g} % (seed {costs.jitter.seed})"
     parts = [", ".join(sizes), f"{numbers} {unit.name} on {where}{differ}"]
     if has_all_to_alls(comparison):
-        parts[1] = _of_layers(setting, swept, where)
+        own = any(row.candidate.order is not None for row in comparison.rows)
+        parts[1] = _of_layers(setting, swept, where, own_order=own)
     if costs.p2p and swept != "p2p":
         parts.append(f"transfers {unit.text(costs.p2p)}")
     if network.across is not None and network.ranks_per_node is not None:
@@ -139,11 +140,11 @@ def heading(comparison: Comparison, setting: Setting) -> str:
     return "; ".join(filter(None, parts))
 
 
-def _of_layers(setting: Setting, swept: str, where: str) -> str:
-    """How many MoE layers there are, in which order, and what their parts cost."""
+def _of_layers(setting: Setting, swept: str, where: str, *, own_order: bool) -> str:
+    """How many MoE layers there are, in which order unless schedules have their own, and what their parts cost."""
     overlap = setting.overlap or Overlap()
     layers = "layers as swept" if swept == "layers" else f"{overlap.layers} MoE layer{'s' * (overlap.layers != 1)}"
-    order = "" if swept == "moe-order" or setting.overlap is None else f", {overlap.order}"
+    order = "" if own_order or swept == "moe-order" or setting.overlap is None else f", {overlap.order}"
     text = f"{layers} on {where}{order}"
     if swept in ("a2a", "weights"):
         return text

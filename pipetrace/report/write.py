@@ -76,7 +76,7 @@ def write_diff(path: Path, run: RunDiff, *, colour: Colour = Colour.MICROBATCH) 
     suffix = suffix_of(path, DIFF_SUFFIXES)
     both = [("ideal", run.diff.ideal), ("measured", run.diff.measured)]
     if suffix in TRACES:
-        about = {name: value for name, value in run.to_dict().items() if name != "actions"}
+        about = run.to_dict(actions=False)
         write_trace(path, both, schedule=run.schedule, costs=run.costs, metadata=about, colour=colour)
     elif suffix == ".html":
         from pipetrace.report.diff_page import write_diff_page
