@@ -100,7 +100,16 @@ def legend_of(comparison: Comparison) -> str:
 
 def unit_of(comparison: Comparison) -> TimeUnit:
     """The unit of all times of a comparison."""
-    return unit_for(max((row.figures.makespan for row in comparison.rows if row.figures), default=0))
+    makespan = max((row.figures.makespan for row in comparison.rows if row.figures), default=0)
+    return unit_for(makespan, [time for setting in comparison.settings for time in _times(setting).values()])
+
+
+def _times(setting: Setting) -> dict[str, int]:
+    """What an action costs, by its letter, in ns; B and FB only where they are given."""
+    default, pair = setting.costs.default, setting.costs.pair
+    times = {"F": default.F, "I": default.I, "W": default.W, "B": default.B}
+    times |= {"FB": None if pair is None else pair.duration, "recompute": default.recompute or None}
+    return {name: ns for name, ns in times.items() if ns is not None}
 
 
 def heading(comparison: Comparison, setting: Setting) -> str:
@@ -111,12 +120,8 @@ def heading(comparison: Comparison, setting: Setting) -> str:
         if name != comparison.variable
     ]
     costs, waiting, swept = setting.costs, setting.waiting, comparison.variable
-    default, network = costs.default, costs.network
-    unit = unit_for(max(default.F, default.I, default.W))
-    beside = {"B": default.B, "FB": None if costs.pair is None else costs.pair.duration}
-    beside |= {"recompute": default.recompute or None}
-    times = {name: getattr(default, name) for name in "FIW"} | {n: ns for n, ns in beside.items() if ns is not None}
-    numbers = ", ".join(f"{name} = {unit.number(ns)}" for name, ns in times.items())
+    network, unit = costs.network, unit_of(comparison)
+    numbers = ", ".join(f"{name} = {unit.number(ns)}" for name, ns in _times(setting).items())
     where = "a stage-chunk" if comparison.per_chunk else "a rank of the plain pipeline"
     differ = ", other stages differ" if costs.stages else ""
     if costs.jitter is not None:

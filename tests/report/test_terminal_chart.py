@@ -279,6 +279,12 @@ def test_an_empty_timeline() -> None:
     assert "rank 1" in chart(Timeline.from_tiles(2, []), width=80, colour=False).plain
 
 
+def test_actions_that_take_no_time_have_a_readable_axis() -> None:
+    text = chart(simulate(build("1f1b", 2, 2), Costs(default=StageCosts(0, 0, 0))), width=80, colour=False).plain
+    assert "|0 ms     |10 " in text
+    assert "e-0" not in text
+
+
 def test_replicas_beyond_the_first_are_not_mixed_in() -> None:
     tiles = [Tile(Action(Kind.F, 0, r), 0, Lane.COMPUTE, 0, 10, replica=r) for r in range(2)]
     assert "F1" not in chart(Timeline.from_tiles(1, tiles, replicas=2), width=80, colour=False).plain
