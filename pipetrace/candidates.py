@@ -125,7 +125,8 @@ def swept(text: str, base: Setting, unit: str) -> tuple[str, list[Setting]]:
         CostError: A value of p2p or p2p-across is no time, or what is swept needs another option.
     """
     variable, equals, listed = text.partition("=")
-    variable, values = variable.strip(), [value.strip() for value in listed.split(",") if value.strip()]
+    # Each once: a value given twice would be a second block of the same rows.
+    variable, values = variable.strip(), list(dict.fromkeys(v.strip() for v in listed.split(",") if v.strip()))
     if not equals or variable not in VARIABLES or not values:
         raise ScheduleError(
             f"cannot sweep {shown(text)}", f"write m=8,16,32; what can be swept is {', '.join(VARIABLES)}"
@@ -185,7 +186,7 @@ def _transfers(base: Setting, variable: str, value: str, unit: str) -> Setting:
     else:
         bandwidth = None if network.across is None else network.across.bandwidth
         costs = replace(base.costs, network=replace(network, across=Link(ns, bandwidth)))
-    return replace(base, costs=costs, value=float(value), label=f"{value} {unit}")
+    return replace(base, costs=costs, value=float(value), label=f"{value} {unit.replace('us', 'µs')}")
 
 
 def _count(base: Setting, variable: str, value: str, text: str) -> Setting:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipetrace.costs import Costs
 from pipetrace.costs_io import costs_to_dict
-from pipetrace.diff import Diff, diff, median_step
+from pipetrace.diff import Analysis, Diff, diff, median_step
+from pipetrace.diff.document import document, slip_parts
 from pipetrace.errors import CostError, TraceError
 from pipetrace.fit import fit_costs
+from pipetrace.metrics import all_to_alls
 from pipetrace.schedule import Schedule
 from pipetrace.shown import printable, shown
 from pipetrace.simulate import simulate
@@ -35,6 +38,9 @@ class RunDiff:
         costs_from: Where they come from, in words.
         recording: What was read; of several replicas the first.
         step: Index of the chosen step in `recording.steps`: the one of median makespan.
+        fitted: Whether the costs are fitted to this run.
+        waiting: How the ranks of the ideal wait.
+        before: The earlier run that stands in the ideal's place, if any.
     """
 
     diff: Diff
@@ -43,6 +49,28 @@ class RunDiff:
     costs_from: str
     recording: Recording
     step: int
+    fitted: bool = False
+    waiting: Waiting = field(default_factory=Waiting)
+    before: Recording | None = None
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """What the two differ in, and why."""
+        return Analysis(
+            self.diff,
+            self.schedule,
+            self.costs,
+            fitted=self.fitted,
+            steps=[step for step in self.recording.steps if step.is_compute.any()],
+            one_clock=self.recording.common_clock,
+            waiting=self.waiting,
+            before=self.before is not None,
+        )
+
+    @property
+    def base_title(self) -> str:
+        """What stands above the measured in charts."""
+        return "ideal" if self.before is None else "before"
 
     @property
     def step_makespans(self) -> list[int]:
@@ -77,8 +105,20 @@ class RunDiff:
             )
         return facts
 
-    def to_dict(self) -> dict[str, Any]:
-        """What `diff --json` prints; times in ns."""
+    def _matched(self) -> dict[str, Any]:
+        """The two timelines, every action with its slip and, where clocks allow, the parts of it."""
+        table = self.diff.to_dict()
+        if self.analysis.one_clock:
+            parts = slip_parts(self.analysis)
+            table["actions"] = [action | parts.get(action["action"], {}) for action in table["actions"]]
+        return table
+
+    def to_dict(self, *, actions: bool = True) -> dict[str, Any]:
+        """What `diff --json` prints but the verdict's words; times in ns.
+
+        Args:
+            actions: Whether single actions are told.
+        """
         return {
             "schema": SCHEMA,
             "schedule": self.schedule.name,
@@ -89,9 +129,27 @@ class RunDiff:
             "costs": costs_to_dict(self.costs),
             "step": self.recording.step_names[self.step],
             "step_makespans_ns": self.step_makespans,
-            **self.diff.to_dict(),
+            "waiting_policy": str(self.waiting.policy),
+            **document(self.analysis),
+            **self._all_to_alls(),
+            **(self._matched() if actions else {}),
             "not_found": list(self.recording.missing),
             "notes": list(self.recording.notes),
+        }
+
+    def _all_to_alls(self) -> dict[str, Any]:
+        """Lists in ns, an entry a rank; nothing where neither timeline has any."""
+        both = {"ideal": all_to_alls(self.diff.ideal), "measured": all_to_alls(self.diff.measured)}
+        if not any(len(of.tiles) for of in both.values()):
+            return {}
+        return {
+            "all_to_all": {
+                which: {
+                    f"{name}_ns": list(of.per_rank(getattr(of, column)))
+                    for name, column in (("time", "duration"), ("hidden", "hidden"), ("exposed", "exposed"))
+                }
+                for which, of in both.items()
+            }
         }
 
 
@@ -101,10 +159,11 @@ def diff_traces(
     costs: Costs | None = None,
     transfers: Costs | None = None,
     *,
+    before: Sequence[Path] = (),
     labels: Sequence[str] = (),
     progress: Callable[[int], None] | None = None,
 ) -> RunDiff:
-    """Reads traces and diffs their step of median makespan against the ideal.
+    """Reads traces and diffs their step of median makespan against the ideal, or against that of another run.
 
     Args:
         paths: A run folder, or traces of one run.
@@ -112,6 +171,7 @@ def diff_traces(
         costs: Of the ideal. When None: those the run was made to take, where its workload takes exact costs, else
             the medians of what was measured.
         transfers: Costs whose transfers the ideal takes, where `costs` is None.
+        before: Traces of an earlier run of the same schedule, to be held against in place of an ideal.
         labels: Patterns of labels of the user's own, see `pipetrace.trace.labels.Labels`.
         progress: Is told how many bytes of traces were read since it was told last.
 
@@ -152,10 +212,19 @@ def diff_traces(
         costs_from = f"{costs_from.removesuffix('; transfers free')}; transfers as given"
     chosen = measured[median_step(measured)]
     step = next(i for i, candidate in enumerate(recording.steps) if candidate is chosen)
-    of = diff(simulate(schedule, costs, _waiting(recording)), chosen)
+    waiting = _waiting(recording)
+    of = diff(simulate(schedule, costs, waiting), chosen)
     if of_folder is not None:
         check_order(of_folder, of, recording)
-    return RunDiff(of, schedule, costs, costs_from, recording, step)
+    if before:
+        earlier = read_recording(before, schedule, labels=labels)
+        steps = [step.of_replica(0) for step in earlier.steps if step.is_compute.any()]
+        was = steps[median_step(steps)]
+        costs, costs_from = fit_costs(steps), f"none: held against {earlier.source}, {len(steps)} steps"
+        recording = replace(recording, common_clock=recording.common_clock and earlier.common_clock)
+        return RunDiff(diff(was, chosen), schedule, costs, costs_from, recording, step, before=earlier)
+    fitted = given is None and not (recording.run is not None and recording.run.costs_are_exact)
+    return RunDiff(of, schedule, costs, costs_from, recording, step, fitted, waiting)
 
 
 def _waiting(recording: Recording) -> Waiting:

@@ -46,9 +46,9 @@ class Tile:
         rank: Pipeline rank.
         lane: The lane it occupies.
         start, end: For a transfer: from when both sides had posted it to its arrival.
-        posted: When a transfer was posted on this rank; None where unknown or no transfer.
-        waited: When the rank began to wait for a receive, its compute lane standing idle; None where it did not,
-            or where that is unknown. The wait ends at `end`.
+        posted: When a transfer, or an all-to-all, was posted on this rank; None where unknown or no transfer.
+        waited: When the rank began to wait for a receive, or an all-to-all, its compute lane standing idle; None where
+            it did not, or where that is unknown. The wait ends at `end`.
         replica: Which copy of the pipeline.
     """
 

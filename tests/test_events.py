@@ -19,7 +19,7 @@ from pipetrace.schedules import build
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
 from pipetrace.waiting import Wait, Waiting
-from tests.strategies import Sizes, costs, sizes
+from tests.strategies import Sizes, costs, sizes, within
 from tests.test_schedule import of
 
 INLINE, DATAFLOW = Waiting(Wait.INLINE), Waiting(Wait.DATAFLOW)
@@ -37,9 +37,10 @@ def same(a: Timeline, b: Timeline) -> bool:
     )
 
 
-@given(sizes(), costs())
+@given(sizes(), costs(16))
 def test_receives_posted_ahead_in_list_order_are_the_longest_path(size: Sizes, given: Costs) -> None:
     schedule = size.build()
+    given = within(given, schedule)
     path = simulate(schedule, given)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.modules["pipetrace.simulate"], "_is_longest_path", lambda *_: False)
@@ -48,31 +49,35 @@ def test_receives_posted_ahead_in_list_order_are_the_longest_path(size: Sizes, g
     assert np.array_equal(played.waited, path.waited)
 
 
-@given(sizes(), costs())
+@given(sizes(), costs(16))
 def test_dataflow_without_reordering_is_list_order(size: Sizes, given: Costs) -> None:
     schedule = size.build()
+    given = within(given, schedule)
     assert same(simulate(schedule, given, Waiting(Wait.DATAFLOW, reorder=False)), simulate(schedule, given))
 
 
-@given(sizes(), costs())
+@given(sizes(), costs(16))
 def test_posting_late_never_helps(size: Sizes, given: Costs) -> None:
     schedule = size.build()
+    given = within(given, schedule)
     late, ahead = simulate(schedule, given, INLINE), simulate(schedule, given)
     rows = np.argsort(late.code[late.is_compute]), np.argsort(ahead.code[ahead.is_compute])
     assert (late.start[late.is_compute][rows[0]] >= ahead.start[ahead.is_compute][rows[1]]).all()
 
 
-@given(sizes(), costs())
+@given(sizes(), costs(16))
 def test_where_transfers_are_free_it_does_not_matter_when_they_are_posted(size: Sizes, given: Costs) -> None:
     schedule = size.build()
+    given = within(given, schedule)
     free = Costs(given.default, given.stages, given.pair)
     assert same(simulate(schedule, free, INLINE), simulate(schedule, free))
 
 
-@given(sizes(), costs())
+@given(sizes(), costs(16))
 @settings(max_examples=60)
 def test_dataflow_does_everything_within_the_memory_of_the_list(size: Sizes, given: Costs) -> None:
     schedule = size.build()
+    given = within(given, schedule)
     timeline = simulate(schedule, given, DATAFLOW)
     assert sorted(timeline.code[timeline.is_compute].tolist()) == sorted(schedule.code.tolist())
     peaks = peak_in_flight(schedule).release_at_weight_grad
@@ -149,10 +154,11 @@ def test_what_stops_spinning_slows_no_longer() -> None:
     assert at(timeline, "1F0") == (20, 60)
 
 
-@given(sizes(), costs(), st.integers(0, 10**5), st.sampled_from([0.0, 0.25, 1.0]), st.sampled_from(list(Wait)))
+@given(sizes(), costs(16), st.integers(0, 10**5), st.sampled_from([0.0, 0.25, 1.0]), st.sampled_from(list(Wait)))
 @settings(max_examples=60)
 def test_posts_and_spinning_only_cost(size: Sizes, given: Costs, post: int, spin: float, policy: Wait) -> None:
     schedule = size.build()
+    given = within(given, schedule)
     timeline = simulate(schedule, given, Waiting(policy, reorder=False, post=post, spin=spin))
     assert timeline.makespan >= simulate(schedule, given, Waiting(policy, reorder=False)).makespan
     durations = given.durations(schedule)

@@ -91,7 +91,7 @@ LAYERS = {
         "waiting",
     },
     "metrics": {"action", "costs", "errors", "lanes", "links", "schedule", "timeline", "times", "transfers"},
-    "fit": {"action", "costs", "errors", "timeline"},
+    "fit": {"action", "costs", "errors", "part_costs", "timeline"},
 }
 LAYERS["same_model"] = {"costs"}
 LAYERS["compare"] = {

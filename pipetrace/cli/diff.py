@@ -14,6 +14,7 @@ from pipetrace.cli.reading_options import Reading
 from pipetrace.trace.formats import Colour
 
 HELP = "Compare a run with its ideal, action by action: a run folder, or traces with the schedule they ran."
+THRESHOLD_CROSSED = 3
 EXAMPLE = "pipetrace diff RUN/"
 
 
@@ -34,16 +35,35 @@ def command(
         ),
     ] = None,
     source: options.From = None,
+    before: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--before", metavar="RUN", help="Compare with an earlier run of the same schedule, not the ideal."
+        ),
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on",
+            metavar="FIGURE:+LIMIT",
+            help="Exit with 3 where a figure is over its limit: bubble:+5%, makespan:+10%, slip:+2ms, overhead:+10%, "
+            "imbalance:+5%, residual:+1%, missing:0, reordered:0; repeatable.",
+        ),
+    ] = None,
     colour: options.ColourBy = Colour.MICROBATCH,
     as_json: options.Json = False,
+    typed: options.Typed = frozenset(),
 ) -> None:
+    from pipetrace.diff.threshold import parse_threshold
     from pipetrace.diff_run import diff_traces
+    from pipetrace.report.verdict import verdict
     from pipetrace.report.write import DIFF_SUFFIXES, default_diff_files, suffix_of, write_diff
 
     for file in out or []:
         suffix_of(file, DIFF_SUFFIXES)
+    limits = [parse_threshold(text) for text in fail_on or []]
     of = costs.all()
-    schedule = reading.what_was_run(sizes, source, of)
+    schedule = reading.what_was_run(sizes, source, of, typed)
     with reading_progress(traces) as progress:
         run = diff_traces(
             traces,
@@ -51,6 +71,7 @@ def command(
             of if costs.actions_given() else None,
             transfers=of if costs.transfers_given() else None,
             labels=reading.label or (),
+            before=before or (),
             progress=progress,
         )
     # Files first: a reader of the output that goes away, as `| head` does, ends the command.
@@ -58,8 +79,13 @@ def command(
         write_diff(file, run, colour=colour)
         say(f"wrote {file}")
     if as_json:
-        print_json(run.to_dict())
+        print_json({**run.to_dict(), "verdict": verdict(run.analysis)})
     else:
         from pipetrace.report.terminal import print_diff
 
         print_diff(run)
+    crossed = [said for limit in limits if (said := limit.crossed(run.analysis)) is not None]
+    for said in crossed:
+        say(f"over the limit: {said}")
+    if crossed:
+        raise typer.Exit(THRESHOLD_CROSSED)

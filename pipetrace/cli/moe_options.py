@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pipetrace.action import NO_ACTION, Kind, code_kind
-from pipetrace.cli.options import AllCosts
+from pipetrace.cli.options import ActionCosts
 from pipetrace.costs import Costs
 from pipetrace.errors import ScheduleError
 from pipetrace.parts_io import parse_parts
@@ -117,6 +117,11 @@ class MoeOptions:
             raise ScheduleError(f"{of} does not split the backward of a pair anyway", "leave --no-split out")
         return Overlap(of, 1 if self.layers is None else self.layers, not self.no_split, **self._weights())
 
+    @property
+    def in_parts(self) -> bool:
+        """Whether something was said that only the parts of layers have; a number of layers whole stages have too."""
+        return any((self.moe_order, self.weights, self.parts, self.no_split, self.grain))
+
     def _weights(self) -> dict[str, After]:
         places = {}
         for item in self.weights.split(",") if self.weights else ():
@@ -128,7 +133,7 @@ class MoeOptions:
             places[f"{part}_weight"] = After(after)
         return places
 
-    def plan(self, build: Callable[[Costs], Schedule], given: AllCosts) -> Planned:
+    def plan(self, build: Callable[[Costs], Schedule], given: ActionCosts) -> Planned:
         """The schedule that is simulated, and what it costs.
 
         Args:

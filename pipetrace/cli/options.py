@@ -122,10 +122,6 @@ class Sizes:
         }
         return {name: value for name, value in named.items() if value is not None} | own_options(self.option or [])
 
-    def given(self) -> bool:
-        """Whether any was given."""
-        return bool(self.options) or self.ranks is not None or self.microbatches is not None
-
     def schedule(self, name: str | None, source: str | None, costs: Costs) -> Schedule:
         """The schedule that NAME or --from asks for.
 
@@ -207,7 +203,8 @@ class ActionCosts:
         str | None,
         typer.Option(
             metavar="F=1,…",
-            help="Times of F, I, W, B and FB, as F=1,I=1,W=1,B=2.",
+            help="Times of F, I, W, B and FB, as F=1,I=1,W=1,B=2: of a stage (a rank may hold several); in compare of "
+            "a rank of the plain pipeline.",
             show_default="F=1,I=1,W=1",
             rich_help_panel=COSTS,
         ),
@@ -249,6 +246,10 @@ class ActionCosts:
             return costs_from_dict({key: value for key, value in table.items() if key != "memory"})
         except CostError as error:
             raise CostError(f"{self.costs_file}: {error.message}", error.hint) from None
+
+    def all(self, swept: str = "") -> Costs:  # noqa: ARG002 - nothing here is swept
+        """All costs that are said."""
+        return self.of_actions()
 
     def memory_sizes(self) -> MemorySizes | None:
         """What the costs file says of memory, None where it says nothing.

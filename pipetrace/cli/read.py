@@ -23,11 +23,12 @@ def command(
     traces: Annotated[list[Path], typer.Argument(metavar="TRACES", help="Trace files, or folders of them.")],
     source: options.From = None,
     as_json: options.Json = False,
+    typed: options.Typed = frozenset(),
 ) -> None:
     from pipetrace.report.recording import print_recording, recording_summary
     from pipetrace.trace.torch_profiler import read_recording
 
-    schedule = reading.what_was_run(sizes, source, Costs())
+    schedule = reading.what_was_run(sizes, source, Costs(), typed)
     with reading_progress(traces) as progress:
         recording = read_recording(traces, schedule, labels=reading.label or (), progress=progress)
     if as_json:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated
 
 import typer
 
-from pipetrace.cli.options import SCHEDULE, Sizes
+from pipetrace.cli.options import SCHEDULE, Sizes, Typed
 from pipetrace.costs import Costs
 from pipetrace.schedule import Schedule
 
@@ -33,16 +33,20 @@ class Reading:
         ),
     ] = None
 
-    def what_was_run(self, sizes: Sizes, source: str | None, costs: Costs) -> Schedule | None:
+    def what_was_run(self, sizes: Sizes, source: str | None, costs: Costs, typed: Typed) -> Schedule | None:
         """The schedule that --schedule or --from names; None where neither was given.
 
+        Args:
+            sizes, source, costs: What it is built with.
+            typed: What stands on the command line itself: a file's options are for all commands, with or without need.
+
         Raises:
-            typer.BadParameter: Sizes were given without a schedule.
+            typer.BadParameter: Sizes were typed without a schedule.
             ScheduleError: It cannot be built or read.
         """
         if self.schedule_name is not None or source is not None:
             return sizes.schedule(self.schedule_name, source, costs)
-        if sizes.given():
+        if typed & {field.name for field in fields(Sizes)}:
             raise typer.BadParameter(
                 "-p, -m and what else is built with go with --schedule NAME; a run folder has its own"
             )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +13,10 @@ import typer
 from pipetrace.cli import options
 from pipetrace.cli.console import say, tell
 from pipetrace.cli.ending import Interrupted
+from pipetrace.cli.moe_options import Grain, MoeOptions
+from pipetrace.costs import Costs
 from pipetrace.errors import RunError
+from pipetrace.schedule import Schedule
 from pipetrace.schedules import get
 from pipetrace.waiting import Wait
 
@@ -23,12 +28,14 @@ EXAMPLE = "pipetrace run zb-h1 -p 4 -m 8 --costs F=20,I=20,W=20 -o RUN/"
 
 MOST_RANKS = 256
 _COSTS = ("costs", "costs_file", "jitter", "unit")
+_PARTS = ("moe_order", "no_split", "weights", "parts", "grain")
 _NAMED = {"own": "--stages"}
 
 
 def command(
     sizes: options.Sizes,
     costs: options.ActionCosts,
+    moe: MoeOptions,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="RUN/", help="Folder for what the run leaves.")],
     name: options.Name = None,
     source: options.From = None,
@@ -47,7 +54,6 @@ def command(
     message_bytes: Annotated[int, typer.Option(help="sleep: bytes of a message.")] = 8192,
     hidden: Annotated[int, typer.Option(help="Hidden size of transformer and moe.")] = 128,
     heads: Annotated[int, typer.Option(help="Attention heads.")] = 4,
-    layers: Annotated[int, typer.Option(help="Blocks a stage.")] = 1,
     sequence: Annotated[int, typer.Option(help="Tokens of a sequence.")] = 64,
     batch: Annotated[int, typer.Option(help="Sequences of a microbatch.")] = 2,
     dtype: Annotated[str, typer.Option(help="float32, float64 or bfloat16.")] = "float32",
@@ -57,7 +63,7 @@ def command(
         float, typer.Option(metavar="FACTOR", help="moe: drop what is beyond an expert's even share times this.")
     ] = 0.0,
     expert_hidden: Annotated[int, typer.Option(help="moe: hidden size inside an expert.")] = 256,
-    ep: Annotated[int, typer.Option(help="moe: expert-parallel ranks, each a replica of the pipeline.")] = 1,
+    ep: Annotated[int, typer.Option(help="Expert-parallel ranks, each a replica of the pipeline.")] = 1,
     stages: Annotated[
         str | None,
         typer.Option(metavar="MODULE:FUNCTION", help="A model of your own, in place of --workload; docs/own_model.md."),
@@ -103,9 +109,7 @@ def command(
         typed -= set(_COSTS)  # the order itself depends on them
     workload = _workload(workload, stages, typed)
     _refuse_what_has_no_effect(workload, typed)
-    of = costs.of_actions()
-    # The executor derives what is sent and received, and needs no list of it.
-    schedule = sizes.schedule(name, source, of).compute_only()
+    schedule, of = _scheduled(moe, costs, lambda given: sizes.schedule(name, source, given))
     if schedule.ranks * ep > MOST_RANKS:
         raise RunError(
             f"{schedule.ranks * ep} ranks are a process each, too many for one machine", f"run at most {MOST_RANKS}"
@@ -120,7 +124,7 @@ def command(
         message_bytes=message_bytes,
         hidden=hidden,
         heads=heads,
-        layers=layers,
+        layers=moe.layers or 1,
         sequence=sequence,
         batch=batch,
         dtype=dtype,
@@ -140,6 +144,8 @@ def command(
         wait=wait,
         reorder=not no_reorder,
     )
+    for folder in [out] if repeat == 1 else [out / str(number + 1) for number in range(repeat)]:
+        _tell_what_is_replaced(folder)
     before = _traces(out)
     try:
         if repeat == 1:
@@ -164,6 +170,30 @@ def command(
         raise typer.Exit(1)
 
 
+def _tell_what_is_replaced(folder: Path) -> None:
+    from pipetrace.errors import TraceError
+    from pipetrace.trace.run_folder import RUN_FILE, read_run_info
+
+    if (folder / RUN_FILE).is_file():
+        with suppress(TraceError):  # the run itself says what is in its way
+            at = datetime.fromtimestamp(read_run_info(folder).started // 10**9).astimezone()
+            say(f"this run replaces that of {at:%Y-%m-%d %H:%M:%S} in {folder}")
+
+
+def _scheduled(
+    moe: MoeOptions, costs: options.ActionCosts, build: Callable[[Costs], Schedule]
+) -> tuple[Schedule, Costs]:
+    """What is run, in parts where something is said of them, and its costs."""
+    if moe.grain is Grain.STAGE:
+        raise typer.BadParameter("--grain stage: a run of whole stages is one without options for parts")
+    # The executor derives what is sent and received, and needs no list of it.
+    if not moe.in_parts:
+        of = costs.of_actions()
+        return build(of).compute_only(), of
+    planned = moe.plan(lambda given: build(given).compute_only(), costs)
+    return planned.schedule, planned.costs
+
+
 def _tell_makespans(repeats: Repeats) -> None:
     from pipetrace.report.units import percent, unit_for
 
@@ -184,7 +214,10 @@ def _refuse_what_has_no_effect(workload: str, typed: options.Typed) -> None:
     """A run that takes an option and ignores it is not the run that was asked for."""
     from pipetrace.execute.config import OPTIONS_OF
 
-    of = OPTIONS_OF | {"sleep": (*OPTIONS_OF["sleep"], *_COSTS)}
+    of = OPTIONS_OF | {
+        "sleep": (*OPTIONS_OF["sleep"], *_COSTS, *_PARTS, "layers", "ep"),
+        "moe": (*OPTIONS_OF["moe"], *_PARTS),
+    }
     useless: dict[str, list[str]] = {}
     for option in sorted(typed - set(of.get(workload, typed))):
         owning = [_NAMED.get(name, f"--workload {name}") for name, options_of in of.items() if option in options_of]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,28 @@ class Diff:
     ideal_bubbles: Bubbles
     measured_bubbles: Bubbles
 
+    @cached_property
+    def recorded(self) -> tuple[int, ...]:
+        """The ranks that have measured actions: of the others nothing is known, not even that they were idle."""
+        return tuple(np.unique(self.measured.rank[self.measured.is_compute & (self.measured.replica == 0)]).tolist())
+
+    @property
+    def bubble_fractions(self) -> tuple[float, float]:
+        """Σ global idle / (ranks × makespan) of the ranks that were recorded, ideal and measured."""
+        return self._fraction(self.ideal_bubbles), self._fraction(self.measured_bubbles)
+
+    @property
+    def in_span_idle(self) -> tuple[int, int]:
+        """ns of all ranks that were recorded, ideal and measured."""
+        ideal, measured = (
+            sum(of.in_span_idle[rank] for rank in self.recorded) for of in (self.ideal_bubbles, self.measured_bubbles)
+        )
+        return ideal, measured
+
+    def _fraction(self, of: Bubbles) -> float:
+        whole = len(self.recorded) * of.makespan
+        return sum(of.global_idle[rank] for rank in self.recorded) / whole if whole else 0.0
+
     @property
     def slip(self) -> IntArray:
         """ns by which each matched action ended later than in the ideal; shape (n,)."""
@@ -86,16 +109,17 @@ class Diff:
             "ideal_duration_ns",
             "measured_duration_ns",
         )
+        recorded = set(self.recorded)
         return {
             "makespan_ns": {"ideal": self.ideal_bubbles.makespan, "measured": self.measured_bubbles.makespan},
-            "bubble_fraction": {"ideal": self.ideal_bubbles.fraction, "measured": self.measured_bubbles.fraction},
+            "bubble_fraction": dict(zip(("ideal", "measured"), self.bubble_fractions, strict=True)),
             "per_rank": [
                 {
                     "rank": rank,
                     **{
                         name: {
                             "ideal": getattr(self.ideal_bubbles, field)[rank],
-                            "measured": getattr(self.measured_bubbles, field)[rank],
+                            "measured": getattr(self.measured_bubbles, field)[rank] if rank in recorded else None,
                         }
                         for name, field in (
                             ("busy_ns", "busy"),

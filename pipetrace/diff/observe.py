@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pipetrace.action import NO_ACTION, BoolArray, IntArray
 from pipetrace.diff.replay import NEVER, Graph, Inputs, arrivals
-from pipetrace.diff.work import Work
+from pipetrace.diff.work import Work, does_work
 from pipetrace.links import NO_ROW
 from pipetrace.metrics.chunks import halves
 from pipetrace.metrics.tiles import Lookup
@@ -72,7 +72,8 @@ def observe(work: Work, timeline: Timeline, base: Inputs) -> Observed:
     """
     exact = timeline.epoch == 0
     of = timeline.where(timeline.replica == 0)
-    tiles, others = of.where(of.is_compute), of.where(~of.is_compute)
+    works = does_work(of)
+    tiles, others = of.where(works), of.where(~works)
     start, end, duration, known = _rows(work, tiles, base)
     graph, start, end = _in_order(work, start, end, known)
     n, k = start.size, work.producer.size
@@ -107,8 +108,7 @@ def observe(work: Work, timeline: Timeline, base: Inputs) -> Observed:
     inputs = inputs.but(time=time)
     there = begun + time
 
-    needed = np.append(there, NEVER)[graph.needs].max(axis=0, initial=NEVER)
-    since = np.maximum(idle_from, needed)
+    since = np.maximum(idle_from, graph.needed(there, end))
     gap = np.where(known, np.maximum(start - since, 0), 0)
     early = np.where(known, np.maximum(since - start, 0), 0)
     recorded = tuple(np.unique(work.rank[known]).tolist())
@@ -125,7 +125,7 @@ def observe(work: Work, timeline: Timeline, base: Inputs) -> Observed:
         tracked,
         seen,
         recorded,
-        tiles.makespan,
+        tiles.makespan if len(tiles) else 0,
         exact,
     )
 
@@ -198,9 +198,10 @@ def _anchors(work: Work, graph: Graph, ends: IntArray, posted: IntArray) -> tupl
     anchor, after = np.full(posted.size, NO_ROW, dtype=np.int64), np.full(posted.size, NEVER, dtype=np.int64)
     late = (posted != UNKNOWN) & (posted > 0)
     order = np.lexsort((graph.position, graph.lane))
-    first = np.searchsorted(graph.lane[order], np.arange(work.schedule.ranks + 1))
+    lanes = work.compute_lane
+    begin, stop = (np.searchsorted(graph.lane[order], lanes, side=side) for side in ("left", "right"))
     for rank in np.unique(work.receiver[late]).tolist():
-        mine = order[first[rank] : first[rank + 1]]
+        mine = order[begin[rank] : stop[rank]]
         which = np.flatnonzero(late & (work.receiver == rank))
         reached = np.maximum.accumulate(ends[mine])
         behind = np.searchsorted(reached, posted[which], side="right") - 1

@@ -9,7 +9,7 @@ operation, so that some hundred replays of 100,000 actions take a second or two.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -64,12 +64,18 @@ class Graph:
         lane: What runs one row at a time, a number from 0 for each rank (and lane); shape (n,).
         position: Place of each row in its lane's order; shape (n,).
         producer, consumer: Rows at the two ends of each transfer; shape (k,).
+        also: Rows on other lanes of its rank that each row waits for to end, n where there is none; shape (width, n).
+        shared: Transfers and rows, of shape (2, pairs), that wait for them beside their consumer.
+        counts: Rows of which the makespan is, all when None: all-to-alls are not.
     """
 
     lane: IntArray
     position: IntArray
     producer: IntArray
     consumer: IntArray
+    also: IntArray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    shared: IntArray = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
+    counts: BoolArray | None = None
 
     @cached_property
     def previous(self) -> IntArray:
@@ -87,12 +93,26 @@ class Graph:
     def needs(self) -> IntArray:
         """The transfers into each row, k where there is none; shape (most that a row needs, n)."""
         n, k = self.lane.size, self.consumer.size
-        count = np.bincount(self.consumer, minlength=n)
+        transfer = np.concatenate([np.arange(k), self.shared[0]])
+        row = np.concatenate([self.consumer, self.shared[1]])
+        count = np.bincount(row, minlength=n)
         table = np.full((int(count.max(initial=0)), n), k, dtype=np.int64)
-        order = np.argsort(self.consumer, kind="stable")
+        order = np.argsort(row, kind="stable")
         first = np.cumsum(count) - count
-        table[np.arange(k) - first[self.consumer[order]], self.consumer[order]] = order
+        table[np.arange(row.size) - first[row[order]], row[order]] = transfer[order]
         return table
+
+    def needed(self, there: IntArray, end: IntArray) -> IntArray:
+        """When all that each row waits for beside its lane is there; shape (n,).
+
+        Args:
+            there: When each transfer arrived; shape (k,).
+            end: Of each row; shape (n,).
+        """
+        latest: IntArray = np.append(there, NEVER)[self.needs].max(axis=0, initial=NEVER)
+        for column in self.also:
+            latest = np.maximum(latest, np.append(end, NEVER)[column])
+        return latest
 
     @cached_property
     def levels(self) -> IntArray:
@@ -103,9 +123,10 @@ class Graph:
         """
         n = self.lane.size
         producers = np.concatenate([self.producer, [n]])[self.needs]
-        sources = [self.previous.tolist(), *producers.tolist()]
+        columns = [self.previous, *producers, *self.also]
+        sources = [column.tolist() for column in columns]
         waits = np.zeros(n, dtype=np.int64)
-        for column in (self.previous, *producers):
+        for column in columns:
             waits += column < n
         followers: list[list[int]] = [[] for _ in range(n + 1)]
         for column_of in sources:
@@ -136,16 +157,13 @@ class Graph:
 
     def makespans(self, steps: Sequence[Inputs]) -> list[int]:
         """ns from the first start to the last end of the rows that are present, for each step."""
-        return [
-            makespan_of(start, end, step.present) for step, (start, end) in zip(steps, self.play(steps), strict=True)
-        ]
+        played = zip(steps, self.play(steps), strict=True)
+        return [self.makespan_of(start, end, step.present) for step, (start, end) in played]
 
-
-def makespan_of(start: IntArray, end: IntArray, present: BoolArray) -> int:
-    """ns from the first start to the last end of some rows; 0 where there are none."""
-    if not present.any():
-        return 0
-    return int(end[present].max() - start[present].min())
+    def makespan_of(self, start: IntArray, end: IntArray, present: BoolArray) -> int:
+        """ns from the first start to the last end of those of some rows that count; 0 where there are none."""
+        which = present if self.counts is None else present & self.counts
+        return int(end[which].max() - start[which].min()) if which.any() else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,6 +216,7 @@ class _Plan:
         )
         anchor = self.place[anchor]
         column = np.arange(len(steps))
+        also = [self.place[of[self.order]] for of in graph.also]
         start, end = (np.zeros((n + 1, len(steps)), dtype=np.int64) for _ in range(2))
         for level, used in enumerate(self.used):
             at = slice(self.bounds[level], self.bounds[level + 1])
@@ -208,6 +227,8 @@ class _Plan:
                     np.maximum(there, end[anchor[i, at], column] + after[i, at], out=there)
                 there += time[i, at]
                 np.maximum(begins, there, out=begins)
+            for column_of in also:
+                np.maximum(begins, end[column_of[at]], out=begins)
             begins += gap[at]
             start[at] = begins
             np.add(begins, duration[at], out=end[at])
@@ -222,6 +243,9 @@ def _posts(graph: Graph, step: Inputs) -> tuple[IntArray, IntArray]:
     anchor, after = np.where(step.anchor == NO_ROW, n, step.anchor), step.after.copy()
     position = np.concatenate([graph.position, [-1]])
     late = position[anchor] >= graph.position[graph.consumer]
+    # Behind what ran on another lane: there is no telling in which order the two were.
+    apart = (after > NEVER) & (np.append(graph.lane, -1)[anchor] != graph.lane[graph.consumer]) & (anchor < n)
+    after[apart] = NEVER
     anchor[late] = graph.previous[graph.consumer[late]]
     after[late & (after > NEVER)] = 0
     return anchor, after

@@ -96,6 +96,10 @@ def slips(work: Work, base: Inputs, base_graph: Graph, measured: Observed) -> Sl
     usable = np.append(common, True)
     while not usable[previous].all():
         previous = np.where(usable[previous], previous, np.append(previous, n)[previous])
+    # On another lane of the rank something may have ended later.
+    ends = np.append(np.where(common, measured.end, NEVER), 0)
+    for column in measured.graph.also:
+        previous = np.where(ends[column] > ends[previous], column, previous)
     first = previous == n
     free = np.append(measured.end, 0)[previous]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from pipetrace.action import BoolArray, IntArray
 from pipetrace.diff.observe import Observed
-from pipetrace.diff.replay import Graph, Inputs, makespan_of
+from pipetrace.diff.replay import Graph, Inputs
 from pipetrace.diff.work import Work
 from pipetrace.errors import DeadlockError
 
@@ -166,7 +166,7 @@ def waterfall(work: Work, base: Inputs, base_graph: Graph, measured: Observed, b
         graph = base_graph
     last = list(graph.play(steps[before:]))
     makespans += [
-        makespan_of(start, end, step.present) for step, (start, end) in zip(steps[before:], last, strict=True)
+        graph.makespan_of(start, end, step.present) for step, (start, end) in zip(steps[before:], last, strict=True)
     ]
     started = last[-1][0]
     deviation = int(np.abs(started - measured.start)[measured.known].max(initial=0))

@@ -8,14 +8,31 @@ from functools import cached_property
 
 import numpy as np
 
-from pipetrace.action import NO_ACTION, BoolArray, IntArray, Kind, code_kind, code_pipe, code_stage
+from pipetrace.action import (
+    COMPUTE_KINDS,
+    NO_ACTION,
+    BoolArray,
+    IntArray,
+    Kind,
+    code_kind,
+    code_pipe,
+    code_stage,
+    is_all_to_all,
+)
 from pipetrace.costs import Costs
+from pipetrace.diff.part_lanes import between_lanes
 from pipetrace.diff.replay import NEVER, Graph, Inputs
 from pipetrace.links import NO_ROW
 from pipetrace.metrics.chunks import halves
-from pipetrace.metrics.tiles import Lookup
+from pipetrace.metrics.tiles import Lookup, is_kind
 from pipetrace.schedule import Schedule
-from pipetrace.timeline import Timeline
+from pipetrace.timeline import UNKNOWN, Lane, Timeline
+
+
+def does_work(timeline: Timeline) -> BoolArray:
+    """Which tiles are an F, B, I or W or a part of one, on the compute or the all-to-all lane; shape (n,)."""
+    works: BoolArray = is_kind(timeline.code, *COMPUTE_KINDS) & (timeline.lane <= Lane.ALL_TO_ALL)
+    return works
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +72,7 @@ class Work:
         known = np.concatenate([schedule.code, schedule.partner[schedule.partner != NO_ACTION]])
         code, partner, rank = [schedule.code], [schedule.partner], [schedule.links.rank]
         for timeline in timelines:
-            tiles = timeline.where(timeline.is_compute & (timeline.replica == 0))
+            tiles = timeline.where(does_work(timeline) & (timeline.replica == 0))
             codes, rows = halves(tiles)
             other = np.setdiff1d(np.arange(len(tiles)), rows[np.isin(codes, known)])
             for column, name in ((code, "code"), (partner, "partner"), (rank, "rank")):
@@ -84,8 +101,28 @@ class Work:
         return self.ordered(np.arange(len(self), dtype=np.int64))
 
     def ordered(self, position: IntArray) -> Graph:
-        """The rows in another order on each rank."""
-        return Graph(self.rank, position, self.producer, self.consumer)
+        """The rows in another order on each lane."""
+        lane = self.rank if not self.schedule.has_parts else 2 * self.rank + self.travels
+        also, shared = self._lanes
+        return Graph(lane, position, self.producer, self.consumer, also, shared, ~self.travels)
+
+    @cached_property
+    def _lanes(self) -> tuple[IntArray, IntArray]:
+        if not self.schedule.has_parts:
+            return np.zeros((0, len(self)), dtype=np.int64), np.zeros((2, 0), dtype=np.int64)
+        return between_lanes(self.schedule, len(self), self.consumer)
+
+    @cached_property
+    def travels(self) -> BoolArray:
+        """Which rows are all-to-alls, on a lane of their own; shape (n,)."""
+        travels: BoolArray = is_all_to_all(self.code)
+        return travels
+
+    @property
+    def compute_lane(self) -> IntArray:
+        """The number of each rank's compute lane; shape (ranks,)."""
+        ranks = np.arange(self.schedule.ranks, dtype=np.int64)
+        return 2 * ranks if self.schedule.has_parts else ranks
 
     @cached_property
     def in_schedule(self) -> BoolArray:
@@ -146,3 +183,19 @@ class Work:
         rows = np.arange(len(self), dtype=np.int64)
         paired = self.partner != NO_ACTION
         return Lookup(np.concatenate([self.code, self.partner[paired]]), np.concatenate([rows, rows[paired]]))
+
+    def sides(self, timeline: Timeline, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
+        """When each transfer was received and when it was sent, by each rank's own clock; two arrays of shape (k,).
+
+        Args:
+            timeline: Where they are looked up; replica 0 is taken.
+            start, end: Of each row in it, for what was not recorded: an output leaves with the end of what makes it (a
+                pair's with its start, as it can leave before its end), and has come by the start of what uses it.
+        """
+        others = timeline.where(~does_work(timeline) & (timeline.replica == 0))
+        at = Lookup(others.code, np.arange(len(others), dtype=np.int64))
+        posted = np.append(others.posted, UNKNOWN)[at.find(self.send)]
+        ends = np.append(others.end, UNKNOWN)[at.find(self.receive)]
+        left = np.where(self.partner[self.producer] != NO_ACTION, start[self.producer], end[self.producer])
+        sent = np.where(posted != UNKNOWN, posted, left)
+        return np.where(ends != UNKNOWN, ends, start[self.consumer]), sent

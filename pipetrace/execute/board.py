@@ -150,3 +150,46 @@ class Line:
     def phase(self) -> Phase:
         """What the rank is doing."""
         return Phase(int(self._cells[_PHASE]))
+
+    def beside(self) -> LaneLine:
+        """A line for a second lane of the rank, which shows on the board while the first stands idle."""
+        return LaneLine(self._cells)
+
+
+class LaneLine(Line):
+    """What a rank's second lane does; to be written by that lane's thread, and shown or not by the first one's."""
+
+    __slots__ = ("_shows", "_whole")
+
+    def __init__(self, whole: IntArray) -> None:
+        super().__init__(np.zeros(_FIELDS, dtype=np.int64))
+        self._whole = whole
+        self._shows = False
+
+    def at(self, phase: Phase, code: int = NO_ACTION, partner: int = NO_ACTION) -> None:
+        """See `Line`."""
+        super().at(phase, code, partner)
+        self._copy()
+
+    @contextmanager
+    def exchanging(self) -> Iterator[None]:
+        """See `Line`."""
+        with super().exchanging():
+            self._copy()
+            yield
+        self._copy()
+
+    def show(self) -> None:
+        """The first lane stands idle, and waits for this one."""
+        self._shows = True
+        self._copy()
+
+    def hide(self) -> None:
+        """It goes on."""
+        self._shows = False
+
+    def _copy(self) -> None:
+        if self._shows:
+            self._whole[: _PARTNER + 1] = self._cells[: _PARTNER + 1]
+        # Ticks of two threads may meet, and one get lost; that they grow is enough.
+        self._whole[_TICKS] += 1

@@ -8,7 +8,7 @@ import torch
 
 from pipetrace.action import NO_ACTION, Kind
 from pipetrace.execute.program import Half
-from pipetrace.execute.stages.base import Stage
+from pipetrace.execute.stages.base import PartStage, Stage
 
 
 def run_half(stages: Mapping[tuple[int, int], Stage], half: Half, value: torch.Tensor | None) -> torch.Tensor | None:
@@ -33,6 +33,11 @@ def run_half(stages: Mapping[tuple[int, int], Stage], half: Half, value: torch.T
     if value is None and half.takes != NO_ACTION:
         raise RuntimeError(f"{action} stands before what it takes")
     output = None
+    if action.part is not None and action.layer is not None:
+        if not isinstance(stage, PartStage):
+            raise RuntimeError(f"{type(stage).__name__} cannot run {action}: it has no parts")
+        output = stage.run_part(action.kind, action.layer, action.part, microbatch, value)
+        return _given(half, output)
     match action.kind:
         case Kind.F:
             output = stage.forward(microbatch, value)
@@ -44,8 +49,12 @@ def run_half(stages: Mapping[tuple[int, int], Stage], half: Half, value: torch.T
             stage.backward_weight(microbatch)
         case _:
             raise RuntimeError(f"{action} is no compute")
+    return _given(half, output)
+
+
+def _given(half: Half, output: torch.Tensor | None) -> torch.Tensor | None:
     if half.gives == NO_ACTION:
         return None
     if output is None:
-        raise RuntimeError(f"{action} gave no value, but the next stage needs one")
+        raise RuntimeError(f"{half.action} gave no value, but the next stage needs one")
     return output

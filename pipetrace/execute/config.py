@@ -164,9 +164,9 @@ class RunConfig:
             raise RunError("nothing is sent within one process", "leave ordered channels out")
 
     def _check_experts(self) -> None:
-        if self.ep > 1 and self.workload != "moe":
+        if self.ep > 1 and self.workload not in ("moe", "sleep"):
             raise RunError(f"ep is {self.ep}, but {self.workload} has no experts", "take the workload moe, or ep 1")
-        if self.experts % self.ep:
+        if self.workload == "moe" and self.experts % self.ep:
             raise RunError(
                 f"{self.experts} experts cannot be shared by {self.ep} expert-parallel ranks evenly",
                 "give experts that ep divides",

@@ -58,7 +58,8 @@ def one_rank(rank: int, job: Job, line: Line, meeting: str | Store, *, gpu: int)
     placement = schedule.placement
     replica, pipeline_rank = divmod(rank, schedule.ranks)
     program = compile_rank(schedule, pipeline_rank)
-    exchange = GlooExchange(replica, replicas, line) if replicas > 1 else Alone()
+    beside = line.beside() if schedule.has_parts else None
+    exchange = GlooExchange(replica, replicas, beside or line) if replicas > 1 else Alone()
     device = _cuda(job, gpu) if config.device == "cuda" else None
     host = Host(exchange) if device is None else Host(exchange, device.tensors, device.sleep)
     workload = load_factory(job.factory)(schedule, config, host)
@@ -69,10 +70,12 @@ def one_rank(rank: int, job: Job, line: Line, meeting: str | Store, *, gpu: int)
     transport = _transport(job, rank, meeting, together)
     if isinstance(exchange, GlooExchange):
         exchange.connect(transport.group(exchanging[pipeline_rank]))
-    recorder = Recorder(rank, job.info, device)
+    recorder = Recorder(rank, job.info, device, all_threads=schedule.has_parts)
     work = reductions(placement, pipeline_rank, replica, replicas)
     reduction = GradientReduction(work, stages, transport, line, recorder.label)
-    step = step_of(schedule, config, program, stages, transport, workload.buffer, line, recorder.label, reduction.run)
+    step = step_of(
+        schedule, config, program, stages, transport, workload.buffer, line, recorder.label, reduction.run, beside
+    )
     if config.preflight and device is None:
         line.at(Phase.CONNECTING)
         check_shapes(program, transport.gather(step.shapes)[rank - pipeline_rank :][: schedule.ranks])

@@ -4,7 +4,8 @@ Everything follows from `schedule.links`: which row's output goes to which row, 
 ranks. Nothing here knows of neighbours, so that any placement runs: where producer and consumer share a rank, the
 value is handed over in place.
 
-A value is named by its consumer's receive: `1RECV_F3` is the input of `1F3`, whether or not it travels.
+A value is named by its consumer's receive: `1RECV_F3` is the input of `1F3`, whether or not it travels. In a schedule
+in parts of layers it is the input of the stage's first part; from part to part a stage hands over itself.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pipetrace.action import (
     code_microbatch,
     code_pipe,
     code_stage,
+    whole_stage,
     with_kind,
 )
 from pipetrace.errors import RunError
@@ -120,8 +122,8 @@ def compile_rank(schedule: Schedule, rank: int) -> Program:
 
     def transfer(kind: Kind, producer: int, consumer: int) -> Transfer:
         codes = columns[kind][2]
-        receive = with_kind(int(codes[consumer]), kind)
-        send = with_kind(int(codes[producer]), Kind.SEND_F if kind is Kind.RECV_F else Kind.SEND_B)
+        receive = with_kind(whole_stage(int(codes[consumer])), kind)
+        send = with_kind(whole_stage(int(codes[producer])), Kind.SEND_F if kind is Kind.RECV_F else Kind.SEND_B)
         return Transfer(
             Action.from_code(send),
             Action.from_code(receive),
@@ -136,14 +138,19 @@ def compile_rank(schedule: Schedule, rank: int) -> Program:
             return Half(action, NO_ACTION, NO_ACTION, None), None
         kind = Kind.RECV_F if action.kind is Kind.F else Kind.RECV_B
         producers, consumers, codes = columns[kind]
-        producer, consumer = int(producers[row]), int(consumers[row])
+
+        def of_other_stage(row: int) -> int:
+            """The row, where it is of another stage: between the parts of a stage it hands over itself."""
+            return NO_ROW if row == NO_ROW or code_stage(int(codes[row])) == action.stage else row
+
+        producer, consumer = of_other_stage(int(producers[row])), of_other_stage(int(consumers[row]))
         takes, received = NO_ACTION, None
         if producer != NO_ROW:
-            takes = with_kind(code, kind)
+            takes = with_kind(whole_stage(code), kind)
             received = transfer(kind, producer, row) if links.rank[producer] != rank else None
         gives, sent = NO_ACTION, None
         if consumer != NO_ROW:
-            gives = with_kind(int(codes[consumer]), kind)
+            gives = with_kind(whole_stage(int(codes[consumer])), kind)
             sent = transfer(kind, row, consumer) if links.rank[consumer] != rank else None
         return Half(action, takes, gives, sent), received
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile
 
 from pipetrace.errors import OutputError
@@ -20,6 +21,12 @@ from pipetrace.trace.run_folder import RunInfo, trace_name
 _GZIP_LEVEL = 4
 
 
+def _on_cpu(*, all_threads: bool) -> profile:
+    if not all_threads:
+        return profile(activities=[ProfilerActivity.CPU])
+    return profile(activities=[ProfilerActivity.CPU], experimental_config=_ExperimentalConfig(profile_all_threads=True))
+
+
 class Recorder:
     """Records one rank.
 
@@ -29,16 +36,17 @@ class Recorder:
         rank: Global rank.
         info: Of the run, for the metadata.
         device: That all ranks of the run share; None where each has a process of its own.
+        all_threads: Whether threads beside this one have labels.
     """
 
-    def __init__(self, rank: int, info: RunInfo, device: Device | None = None) -> None:
+    def __init__(self, rank: int, info: RunInfo, device: Device | None = None, *, all_threads: bool = False) -> None:
         self._device = device
         self.shared: dict[str, Any] = {}
         """Where all ranks share the device: its streams as the profiler calls them and whose they are, and which (pipe,
         stage) each rank holds."""
         self._rank = rank
         self._info = info
-        self._profile = profile(activities=[ProfilerActivity.CPU]) if device is None else device.recording()
+        self._profile = _on_cpu(all_threads=all_threads) if device is None else device.recording()
         self._probes = [clock_probe()]
 
     def start(self) -> None:

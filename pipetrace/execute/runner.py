@@ -25,6 +25,7 @@ from pipetrace.ready import ready_lists
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import RunInfo
 from pipetrace.version import __version__
+from pipetrace.waiting import Wait
 
 _FACTORIES = {
     "sleep": "pipetrace.execute.workloads.sleep:build",
@@ -110,6 +111,28 @@ def check_workload(schedule: Schedule, config: RunConfig) -> None:
         raise RunError(
             "sleep runs the halves of an overlapped pair one after the other and cannot take a cost for the pair",
             "leave FB out of the costs",
+        )
+    if schedule.has_parts:
+        _check_parts(schedule, config)
+    elif config.workload == "sleep" and config.ep > 1:
+        raise RunError(
+            f"ep is {config.ep}, but whole stages of sleep have no all-to-alls", "run parts of layers, or take ep 1"
+        )
+
+
+def _check_parts(schedule: Schedule, config: RunConfig) -> None:
+    of = f"{schedule.name} is in parts of layers"
+    if config.workload not in ("sleep", "moe"):
+        raise RunError(f"{of}, which {config.workload} does not have", "take the workload sleep or moe")
+    if config.device != "cpu" or config.one_process:
+        raise RunError(f"{of}, which run on CPUs, a process a rank", "leave out the device and --one-process")
+    if config.wait is not Wait.PREFETCH or config.ordered:
+        raise RunError(f"{of}, whose receives are posted ahead and carry tags", "leave out --wait and --channel")
+    layers = set(schedule.chain.layers.tolist())
+    if config.workload == "moe" and layers != {config.layers}:
+        raise RunError(
+            f"{of}, {' or '.join(map(str, sorted(layers)))} a stage, but the workload has {config.layers}",
+            "give as many layers",
         )
 
 

@@ -172,9 +172,9 @@ class Step(ABC):
             self._arriving[receive.code].wait()
         self._values[receive.code] = receive.buffer
 
-    def _perform(self, work: Work) -> None:
+    def _perform(self, work: Work, line: Line | None = None) -> None:
         """Computes, once everything that it takes is there, and posts what it sends."""
-        line, label, values, faults = self._line, self._label, self._values, self._faults
+        line, label, values, faults = line or self._line, self._label, self._values, self._faults
         halves = work.op.halves
         line.at(Phase.COMPUTING, *work.codes)
         if faults.gap:

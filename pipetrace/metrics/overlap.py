@@ -57,6 +57,7 @@ class AllToAlls:
         hidden: ns of each all-to-all under compute of its rank, what overlaps counted once; shape (k,).
         piece: Row in `tiles` that a piece of compute hid; shape (n,).
         behind: Row in `compute` of that; shape (n,).
+        since: From when, ns; shape (n,).
         time: For how many ns; shape (n,).
     """
 
@@ -65,6 +66,7 @@ class AllToAlls:
     hidden: IntArray
     piece: IntArray
     behind: IntArray
+    since: IntArray
     time: IntArray
 
     @cached_property
@@ -76,6 +78,18 @@ class AllToAlls:
     def exposed(self) -> IntArray:
         """ns of each without compute of its rank; shape (k,)."""
         return self.duration - self.hidden
+
+    def exposed_spans(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Row in `tiles`, start and end of every stretch in which an all-to-all is exposed; ns."""
+        rows = np.arange(len(self.tiles), dtype=np.int64)
+        # The gaps between its pieces of compute, which come in the order of time, and before and behind them.
+        row = np.concatenate([rows, self.piece])
+        start = np.concatenate([self.tiles.start, self.since + self.time])
+        end = np.concatenate([self.since, self.tiles.end])
+        order, closing = np.lexsort((start, row)), np.lexsort((end, np.concatenate([self.piece, rows])))
+        row, start, end = row[order], start[order], end[closing]
+        some = end > start
+        return row[some], start[some], end[some]
 
     def per_rank(self, column: IntArray) -> tuple[int, ...]:
         """A column of the all-to-alls summed up, one entry a rank."""
@@ -114,7 +128,7 @@ def all_to_alls(timeline: Timeline, replica: int = 0) -> AllToAlls:
     tiles = timeline.where(is_mine & is_kind(timeline.code, *COMPUTE_KINDS))
     compute, first = by_rank(timeline, replica)
     hidden = np.zeros(len(tiles), dtype=np.int64)
-    pieces: list[tuple[int, int, int]] = []
+    pieces: list[tuple[int, int, int, int]] = []
     firsts, rows = first.tolist(), np.searchsorted(tiles.rank, np.arange(tiles.ranks + 1)).tolist()
     for rank in range(tiles.ranks):
         begin, stop = firsts[rank], firsts[rank + 1]
@@ -127,13 +141,14 @@ def all_to_alls(timeline: Timeline, replica: int = 0) -> AllToAlls:
         for row, following in zip(range(rows[rank], rows[rank + 1]), nexts, strict=True):
             from_, until, at = int(tiles.start[row]), int(tiles.end[row]), following
             while at < len(starts) and starts[at] < until:
-                time = min(ends[at], until) - max(starts[at], from_)
+                since = max(starts[at], from_)
+                time = min(ends[at], until) - since
                 if time > 0:
-                    pieces.append((row, begin + at, time))
+                    pieces.append((row, begin + at, since, time))
                     hidden[row] += time
                 at += 1
-    table = np.array(pieces, dtype=np.int64).reshape(-1, 3)
-    return AllToAlls(tiles, compute, hidden, table[:, 0], table[:, 1], table[:, 2])
+    table = np.array(pieces, dtype=np.int64).reshape(-1, 4)
+    return AllToAlls(tiles, compute, hidden, *table.T)
 
 
 @dataclass(frozen=True, slots=True)

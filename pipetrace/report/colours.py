@@ -29,6 +29,7 @@ class Group(IntEnum):
     OTHER = 4
     TRANSFER = 5
     WAIT = 6
+    EXPOSED = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,9 @@ HUES: Mapping[Group, Hue] = {
     Group.W: Hue("W weight gradient", "W", "#009e73", "#3dba95", "#009e73", "#5fe8b1", BLACK, "green"),
     Group.OTHER: Hue("once a stage", "O", "#f0e442", "#f5ec7e", "#f0e442", "#f5ec7e", BLACK, "white"),
     Group.TRANSFER: Hue("transfer", "t", "#56b4e9", "#86caf0", "#56b4e9", "#86caf0", BLACK, "cyan"),
+    Group.EXPOSED: Hue(
+        "exposed all-to-all", "!", "#aa11ff", "#aa11ff", "#aa11ff", "#aa11ff", WHITE, "bright_magenta", "black"
+    ),
     Group.WAIT: Hue("waits for a receive", "~", "#9c9ca3", "#9c9ca3", "#9c9ca3", "#9c9ca3", BLACK, "bright_black"),
 }
 

@@ -6,13 +6,14 @@ the height, so that each microbatch stands in the colour of its half.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from pipetrace.action import NO_ACTION, BoolArray, IntArray, code_microbatch, code_stage, code_text
+from pipetrace.metrics import all_to_alls
 from pipetrace.report.chunks import chunks_of
 from pipetrace.report.colours import Group, Shade, groups_of, shade, takes_alternate
 from pipetrace.timeline import UNKNOWN, Lane, Timeline
@@ -22,6 +23,10 @@ FloatArray = npt.NDArray[np.float64]
 # How tall the lanes are against each other; those without a tile take no room.
 _LANE_SHARE = {Lane.COMPUTE: 6.0, Lane.ALL_TO_ALL: 4.0, Lane.SEND: 1.2, Lane.RECV: 1.2}
 _ROW = 0.86
+_STRIP = 0.3  # of the all-to-all lane, for what is exposed
+
+
+_SAID = {int(Group.WAIT): "waits for ", int(Group.EXPOSED): "exposed: "}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,11 +87,11 @@ class Marks:
 
     def texts(self) -> list[str]:
         """The text of each action, of a pair the whole pair's."""
-        waits = (self.group == Group.WAIT).tolist()
-        rows = zip(self.code.tolist(), self.forward.tolist(), self.partner.tolist(), waits, strict=True)
+        said = [_SAID.get(group, "") for group in self.group.tolist()]
+        rows = zip(self.code.tolist(), self.forward.tolist(), self.partner.tolist(), said, strict=True)
         return [
-            ("waits for " if wait else "") + (code_text(forward, partner) if partner != NO_ACTION else code_text(code))
-            for code, forward, partner, wait in rows
+            before + (code_text(forward, partner) if partner != NO_ACTION else code_text(code))
+            for code, forward, partner, before in rows
         ]
 
 
@@ -165,5 +170,31 @@ def marks_of(timeline: Timeline, lanes: Sequence[Lane], replica: int = 0) -> Mar
         start=timeline.waited[mine][waits] - zero,
     )
     parts = [columns(everything), lower, waiting]
+    if (lane == Lane.ALL_TO_ALL).any():
+        parts.append(_exposed(timeline, replica, columns, mine, middle[Lane.ALL_TO_ALL], tall[Lane.ALL_TO_ALL]))
     joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
     return Marks(**joined, chunks=chunks.count)
+
+
+def _exposed(
+    timeline: Timeline,
+    replica: int,
+    columns: Callable[..., Marks],
+    mine: IntArray,
+    middle: float,
+    tall: float,
+) -> Marks:
+    """A strip along the foot of the all-to-all lane wherever an all-to-all has no compute beside it."""
+    of, zero = all_to_alls(timeline, replica), timeline.span[0]
+    travels = np.flatnonzero(timeline.lane[mine] == Lane.ALL_TO_ALL)
+    # The all-to-alls of `of` are those of `mine`, in the same order.
+    row, start, end = of.exposed_spans()
+    strip = _STRIP * tall
+    return columns(
+        travels[row],
+        group=np.full(row.size, Group.EXPOSED, dtype=np.int64),
+        y=of.tiles.rank[row] + middle + tall / 2 - strip / 2,
+        height=np.full(row.size, strip),
+        start=start - zero,
+        end=end - zero,
+    )

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pipetrace.action import Part
 from pipetrace.costs import Costs
 from pipetrace.metrics import AllToAlls, PairOverlap, all_to_alls, limits, pair_overlaps
 from pipetrace.metrics.overlap import What
-from pipetrace.part_costs import LayerCosts
+from pipetrace.part_costs import PART_NAMES, LayerCosts
+from pipetrace.parts_io import kinds_of
 from pipetrace.passes import Overlap
 from pipetrace.passes.steady_pair import SteadyPair, hides_up_to, steady_pair
 from pipetrace.report.layout import named_values, table_of
-from pipetrace.report.units import TimeUnit, percent
+from pipetrace.report.units import TimeUnit, percent, unit_for
 from pipetrace.schedule import Schedule
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
@@ -76,6 +78,16 @@ def name_of(what: What) -> str:
     return kind.name if part is None else f"{part.name.lower()} {kind.name}"
 
 
+def layer_text(layer: LayerCosts) -> str:
+    """What the parts of a layer cost, in words."""
+    unit = unit_for(max(max(getattr(of, kind) for kind in "FIW") for of in map(layer.of, Part)))
+    texts = {
+        name: "/".join(unit.number(getattr(getattr(layer, name), kind)) for kind in kinds_of(name))
+        for name in PART_NAMES
+    }
+    return ", ".join(f"{name} {text}" for name, text in texts.items()) + f" {unit.name} (F/I/W)"
+
+
 def overlap_tables(timeline: Timeline, unit: TimeUnit, parts: InParts | None = None) -> list[RenderableType]:
     """Hidden and exposed all-to-alls of each rank and of each kind; nothing where a timeline has none.
 
@@ -108,6 +120,23 @@ def overlap_tables(timeline: Timeline, unit: TimeUnit, parts: InParts | None = N
     head = ["all-to-all", "time", "exposed", "hidden behind"]
     out.append(table_of(head, list(zip(*kinds, strict=True)), f"by kind, all ranks, in {unit.name}"))
     return out
+
+
+def compared_overlap(ideal: Timeline, measured: Timeline, unit: TimeUnit) -> list[RenderableType]:
+    """All-to-alls of an ideal and of a measured timeline side by side; nothing where neither has any."""
+    both = [all_to_alls(timeline) for timeline in (ideal, measured)]
+    if not any(len(of.tiles) for of in both):
+        return []
+    head, columns = ["rank"], [[str(rank) for rank in range(ideal.ranks)]]
+    for name in ("duration", "hidden", "exposed"):
+        left, right = (of.per_rank(getattr(of, name)) for of in both)
+        cells = unit.column([*left, *right])
+        title = "all-to-all" if name == "duration" else name
+        head += [f"{title}\nideal", f"{title}\nmeasured"]
+        columns += [cells[: len(left)], cells[len(left) :]]
+    return [
+        table_of(head, list(zip(*columns, strict=True)), f"all-to-alls in {unit.name}; hidden: while the rank computes")
+    ]
 
 
 def _behind(hidden: Mapping[What, int], whole: int) -> str:

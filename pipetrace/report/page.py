@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipetrace.action import NO_ACTION
+from pipetrace.action import NO_ACTION, IntArray
 from pipetrace.costs import Costs
-from pipetrace.metrics import Bubbles, bubbles, peak_in_flight_of
+from pipetrace.metrics import Bubbles, all_to_alls, bubbles, peak_in_flight_of
+from pipetrace.part_costs import LayerCosts
 from pipetrace.report.figure import gaps_note, mode_for, tile_figure
 from pipetrace.report.html import Bar, chart, facts, headline, section, table, write_page
 from pipetrace.report.memory import frees_at_once, memory_figure
+from pipetrace.report.overlap import layer_text
 from pipetrace.report.units import TimeUnit, percent, unit_for
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Timeline
@@ -67,6 +69,7 @@ def write_schedule_page(path: Path, schedule: Schedule, timeline: Timeline, cost
             chart("tiles", figure, f"Tile chart of {title}", mode.value, gaps_note([timeline], mode)),
             facts(facts_of(schedule, costs, unit)),
         ),
+        *overlap_section(timeline, unit),
         section(
             "memory",
             "Activations in flight",
@@ -97,9 +100,10 @@ def write_schedule_page(path: Path, schedule: Schedule, timeline: Timeline, cost
 def short(ns: int, unit: TimeUnit) -> str:
     """A time for a card, to three digits or its whole number; tables have them all.
 
-    >>> from pipetrace.report.units import MILLISECONDS
-    >>> [short(ns, MILLISECONDS) for ns in (1_657_927_000, 18_697_000, 1_250_000, 27_000_000, 12_345)]
-    ['1,658', '18.7', '1.25', '27', '0.012']
+        >>> from pipetrace.report.overlap import layer_text
+    from pipetrace.report.units import MILLISECONDS
+        >>> [short(ns, MILLISECONDS) for ns in (1_657_927_000, 18_697_000, 1_250_000, 27_000_000, 12_345)]
+        ['1,658', '18.7', '1.25', '27', '0.012']
     """
     value = ns / unit.ns
     decimals = next((digits for least, digits in ((99.95, 0), (9.995, 1), (0.9995, 2)) if abs(value) >= least), 3)
@@ -116,12 +120,16 @@ def facts_of(schedule: Schedule, costs: Costs, unit: TimeUnit) -> list[tuple[str
     default = costs.default
     text = f"F = {unit.text(default.F)}, I = {unit.text(default.I)}, W = {unit.text(default.W)}"
     text += f", B = {unit.text(default.full_backward)}"
-    if costs.stages:
-        text += f"; {len(costs.stages)} of {schedule.stages} stages differ"
+    differ = len(costs.stages)
+    if schedule.has_parts:
+        text, differ = layer_text(costs.layer or LayerCosts()), len(costs.stage_layers)
+    if differ:
+        text += f"; {differ} of {schedule.stages} stages differ"
     placement = schedule.placement
     pairs = [
         ("placement", placement.name),
         ("stages", f"{placement.stages:,}" + (f" in each of {placement.pipes} pipes" if placement.pipes > 1 else "")),
+        *([("layers", _numbers(schedule.chain.layers))] if schedule.has_parts else []),
         ("tiles", f"{len(schedule):,}"),
         ("costs", text),
         ("transfer", unit.text(costs.p2p) if costs.p2p else "free"),
@@ -129,6 +137,33 @@ def facts_of(schedule: Schedule, costs: Costs, unit: TimeUnit) -> list[tuple[str
     if costs.pair is not None and (schedule.partner != NO_ACTION).any():
         pairs.insert(4, ("overlapped pair", unit.text(costs.pair.duration)))
     return pairs
+
+
+def _numbers(layers: IntArray) -> str:
+    """Layers of a stage; of all of them where they differ."""
+    each = layers.tolist()
+    return f"{each[0]} a stage" if len(set(each)) == 1 else " ".join(map(str, each))
+
+
+def overlap_section(timeline: Timeline, unit: TimeUnit) -> list[str]:
+    """How much of the all-to-alls each rank hides; nothing where there is none."""
+    of = all_to_alls(timeline)
+    if not len(of.tiles):
+        return []
+    columns = [of.per_rank(column) for column in (of.duration, of.hidden, of.exposed)]
+    decimals = max(unit.decimals(column) for column in columns)
+    most = max(columns[0]) or 1
+    rows: list[tuple[str | Bar, ...]] = [
+        (
+            f"rank {rank}",
+            *(Bar(f"{ns / unit.ns:,.{decimals}f}", ns / most, hue) for ns, hue in zip(of_rank, "fwi", strict=True)),
+        )
+        for rank, of_rank in enumerate(zip(*columns, strict=True))
+    ]
+    head = ("rank", *(f"{name} ({unit.name})" for name in ("all-to-all", "hidden", "exposed")))
+    share = percent(of.fraction_exposed)
+    note = f"hidden: while the rank computes; exposed: while it does not, {share} of all"
+    return [section("all-to-alls", "All-to-alls", table("All-to-alls of each rank", head, rows, note=note))]
 
 
 def bubble_table(caption: str, given: list[tuple[str, Bubbles]], unit: TimeUnit) -> str:

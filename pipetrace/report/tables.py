@@ -9,11 +9,19 @@ import numpy as np
 
 from pipetrace.action import Action, Kind, code_text
 from pipetrace.costs import Costs
-from pipetrace.diff import Diff
+from pipetrace.diff import Analysis
 from pipetrace.metrics import ALL_FREED_AT, MemorySizes, bubbles, memory_over_time, peak_in_flight_of, phases
 from pipetrace.report.causes import cause_tables
+from pipetrace.report.diff_tables import (
+    awaited_rows,
+    path_rows,
+    reference_rows,
+    waiting_rows,
+    waterfall_rows,
+    what_if_rows,
+)
 from pipetrace.report.layout import named_values, table_of
-from pipetrace.report.overlap import InParts, overlap_tables
+from pipetrace.report.overlap import InParts, compared_overlap, overlap_tables
 from pipetrace.report.reordering import reordering_line
 from pipetrace.report.units import TimeUnit, percent, size_unit_for, unit_for
 from pipetrace.schedule import Schedule
@@ -116,36 +124,38 @@ def memory_table(timeline: Timeline, sizes: MemorySizes) -> RenderableType:
 
 
 def diff_tables(
-    diff: Diff, *, facts: Sequence[tuple[str, str]] = (), notes: Sequence[str] = ()
+    of: Analysis, *, facts: Sequence[tuple[str, str]] = (), notes: Sequence[str] = ()
 ) -> list[RenderableType]:
-    """Headline, what does not match, the bubbles of each rank, and the worst slips.
+    """Headline, what does not match, where the step goes, the bubbles of each rank, and the worst slips.
 
     Args:
-        diff: What is shown.
+        of: What is shown.
         facts: Name and value of what the figures rest on.
         notes: Warnings, a line each.
     """
     from rich.text import Text
 
+    diff = of.of
+    first = "before" if of.before else "ideal"
     ideal, measured = diff.ideal_bubbles, diff.measured_bubbles
+    fractions, in_span = diff.bubble_fractions, diff.in_span_idle
     unit = unit_for(max(ideal.makespan, measured.makespan))
     longer = measured.makespan - ideal.makespan
     share = f"  ({percent(longer / ideal.makespan, signed=True)})" if ideal.makespan else ""
     out: list[RenderableType] = [
         named_values(
             [
-                ("ideal makespan", unit.text(ideal.makespan)),
+                (f"{first} makespan", unit.text(ideal.makespan)),
                 ("measured makespan", unit.text(measured.makespan)),
-                ("measured - ideal", f"{unit.text(longer, signed=True)}{share}"),
+                (f"measured - {first}", f"{unit.text(longer, signed=True)}{share}"),
                 (
                     "bubble fraction",
-                    f"ideal {percent(ideal.fraction)}, measured {percent(measured.fraction)}"
+                    f"{first} {percent(fractions[0])}, measured {percent(fractions[1])}"
                     "  (global idle / (p × makespan))",
                 ),
                 (
                     "in-span idle",
-                    f"ideal {unit.text(sum(ideal.in_span_idle))}, measured {unit.text(sum(measured.in_span_idle))}"
-                    "  (Σ over ranks)",
+                    f"{first} {unit.text(in_span[0])}, measured {unit.text(in_span[1])}  (Σ over ranks)",
                 ),
                 *facts,
             ]
@@ -156,14 +166,19 @@ def diff_tables(
     for name, found in (("missing", diff.missing), ("extra", diff.extra), ("reordered", diff.reordered)):
         if found:
             out.append(Text.assemble((f"{name} ({len(found):,}): ", "bold"), _listed(found)))
+    if of.one_clock:
+        tables = (waterfall_rows, reference_rows, waiting_rows, awaited_rows, what_if_rows, path_rows)
+        out += [table_of(rows.head, rows.rows, rows.caption) for make in tables if (rows := make(of, unit)).rows]
     head = ["rank"]
-    columns = [[str(rank) for rank in range(diff.ideal.ranks)]]
+    ranks = diff.recorded
+    columns = [[str(rank) for rank in ranks]]
     for name, field in (("busy", "busy"), ("global idle", "global_idle"), ("in-span idle", "in_span_idle")):
-        left, right = getattr(ideal, field), getattr(measured, field)
+        left, right = ([getattr(bubbles, field)[rank] for rank in ranks] for bubbles in (ideal, measured))
         both = unit.column([*left, *right])
-        head += [f"{name}\nideal", f"{name}\nmeasured"]
+        head += [f"{name}\n{first}", f"{name}\nmeasured"]
         columns += [both[: len(left)], both[len(left) :]]
     out.append(table_of(head, list(zip(*columns, strict=True)), f"idle time of each rank in {unit.name}"))
+    out += compared_overlap(diff.ideal, diff.measured, unit)
     worst = np.argsort(-diff.slip, kind="stable")[:WORST]
     out.append(
         table_of(

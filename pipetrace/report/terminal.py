@@ -10,6 +10,7 @@ from pipetrace.report.console import stdout_console
 from pipetrace.report.overlap import InParts
 from pipetrace.report.tables import diff_tables, schedule_tables
 from pipetrace.report.terminal_chart import chart, charts
+from pipetrace.report.verdict import verdict
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Timeline
 from pipetrace.waiting import Waiting
@@ -93,18 +94,23 @@ def print_schedule_tables(
 
 
 def print_diff(run: RunDiff, *, console: Console | None = None) -> None:
-    """Prints the ideal above the measured, and the diff's figures.
+    """Prints the verdict, the ideal above the measured, and the diff's figures.
 
     Args:
         run: What was compared, with what it rests on.
         console: Where to; standard output when None.
     """
+    from rich.text import Text
+
     console = console or stdout_console()
-    both = [("ideal", run.diff.ideal), ("measured", run.diff.measured)]
+    for index, sentence in enumerate(verdict(run.analysis)):
+        console.print(Text(sentence, "bold" if not index else ""), highlight=False)
+    console.print()
+    both = [(run.base_title, run.diff.ideal), ("measured", run.diff.measured)]
     drawn = charts(both, width=console.width, colour=wants_colour(console), basic=has_few_colours(console))
     console.print(drawn, highlight=False)
     notes = [*run.recording.missing, *run.recording.notes]
-    _print(console, diff_tables(run.diff, facts=run.facts, notes=notes))
+    _print(console, diff_tables(run.analysis, facts=run.facts, notes=notes))
 
 
 def _print(console: Console, parts: list[RenderableType], *, before: bool = True) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pipetrace.action import NO_ACTION, RECV_KINDS, SEND_KINDS, Kind, code_kind
+from pipetrace.action import ALL_TO_ALL_PARTS, NO_ACTION, RECV_KINDS, SEND_KINDS, Kind, code_kind, code_part
 from pipetrace.timeline import COLUMNS, UNKNOWN, Lane, Timeline
 from pipetrace.trace.labels import sender_of
 from pipetrace.trace.reading.model import RankStep, Span, sent
@@ -51,9 +51,10 @@ def assemble(
         Compute and transfer tiles; zero is the earliest start of a rank's step, `epoch` its Unix time.
     """
     rows = []
+    met = _all_met(ranks, steps) if common_clock else {}
     for replica in range(replicas):
         of_replica = {rank: step for rank, step in steps.items() if rank // ranks == replica}
-        rows += _rows_of_replica(ranks, of_replica, common_clock=common_clock, lost=lost)
+        rows += _rows_of_replica(ranks, of_replica, met, common_clock=common_clock, lost=lost)
     zero = min([*(step.begins for step in steps.values()), *(row[5] for row in rows)], default=0)
     return _timeline(ranks, replicas, rows, zero, lost)
 
@@ -62,8 +63,26 @@ def assemble(
 _Row = tuple[int, int, int, int, int, int, int, int, int]
 
 
-def _rows_of_replica(ranks: int, steps: Mapping[int, RankStep], *, common_clock: bool, lost: Lost) -> list[_Row]:
-    rows = [row for rank in sorted(steps) for row in _compute(*divmod(rank, ranks), steps[rank])]
+def _all_met(ranks: int, steps: Mapping[int, RankStep]) -> dict[tuple[int, int], int]:
+    """When the last replica had come to each all-to-all, by pipeline rank and code."""
+    met: dict[tuple[int, int], int] = {}
+    for global_rank, step in steps.items():
+        for c in step.compute:
+            if code_part(c.code) in ALL_TO_ALL_PARTS:
+                key = global_rank % ranks, c.code
+                met[key] = max(met.get(key, c.start), c.start)
+    return met
+
+
+def _rows_of_replica(
+    ranks: int,
+    steps: Mapping[int, RankStep],
+    met: Mapping[tuple[int, int], int],
+    *,
+    common_clock: bool,
+    lost: Lost,
+) -> list[_Row]:
+    rows = [row for rank in sorted(steps) for row in _compute(*divmod(rank, ranks), steps[rank], met)]
     senders = {code: at for step in steps.values() for code, at in sent(step)}
     receives: dict[int, Span] = {}
     for rank in sorted(steps):
@@ -75,9 +94,15 @@ def _rows_of_replica(ranks: int, steps: Mapping[int, RankStep], *, common_clock:
     return rows
 
 
-def _compute(replica: int, rank: int, step: RankStep) -> Iterator[_Row]:
+def _compute(replica: int, rank: int, step: RankStep, met: Mapping[tuple[int, int], int]) -> Iterator[_Row]:
     for c in step.compute:
-        yield replica, rank, int(Lane.COMPUTE), c.code, c.partner, c.start, c.end, UNKNOWN, UNKNOWN
+        if code_part(c.code) in ALL_TO_ALL_PARTS:
+            # As any transfer it starts when the last of those that it joins has come to it.
+            start = min(met.get((rank, c.code), c.start), c.end)
+            waited = step.idle_for.get(c.code, UNKNOWN)
+            yield replica, rank, int(Lane.ALL_TO_ALL), c.code, c.partner, start, c.end, c.start, waited
+        else:
+            yield replica, rank, int(Lane.COMPUTE), c.code, c.partner, c.start, c.end, UNKNOWN, UNKNOWN
 
 
 def _receives(global_rank: int, ranks: int, step: RankStep, senders: Mapping[int, int], lost: Lost) -> Iterator[_Row]:

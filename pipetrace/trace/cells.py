@@ -129,6 +129,14 @@ class Fixed64(Cell):
         into[:] = np.ascontiguousarray(self._value[rows], dtype="<i8").view(np.uint8).reshape(-1, 8)
 
 
+def only(cells: Sequence[Cell], present: BoolArray | None) -> list[Cell]:
+    """Cells that are empty where they are not present; None for all rows."""
+    if present is not None:
+        for cell in cells:
+            cell.length = cell.length * present
+    return list(cells)
+
+
 def total(cells: Sequence[Cell], rows: int) -> IntArray:
     """Bytes of each row of cells that follow each other; shape (rows,)."""
     lengths = np.zeros(rows, dtype=np.int64)

@@ -15,12 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from pipetrace.action import BoolArray, IntArray
-from pipetrace.trace.cells import Cell, Digits, Literal, Table, Word, joined
+from pipetrace.trace.cells import Cell, Digits, Literal, Table, Word, joined, only
+from pipetrace.trace.description import ARROWS, CATEGORIES, CounterTrack, Slices
 from pipetrace.trace.flows import Ends
 from pipetrace.trace.naming import Arg
 from pipetrace.trace.packing import packing
 from pipetrace.trace.text import Choice, Text, where
-from pipetrace.trace.tracks import ARROWS, CATEGORIES, CounterTrack, Slices, Tracks
+from pipetrace.trace.tracks import Tracks
 
 _DECIMALS = Table([f".{ns:03d}".rstrip("0").encode() if ns else b"" for ns in range(1000)])
 
@@ -115,7 +116,7 @@ def _arg(arg: Arg, *, comma: bool) -> Iterator[Cell]:
     key = ("," if comma else "") + json_text(arg.key) + ":"
     if not isinstance(arg.value, np.ndarray):
         yield _literal(key + '"', arg.present)
-        yield from _cells(arg.value, escaped=True)
+        yield from only(list(_cells(arg.value, escaped=True)), arg.present)
         yield _literal('"', arg.present)
         return
     negative = arg.value < 0 if arg.present is None else (arg.value < 0) & arg.present

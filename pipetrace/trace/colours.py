@@ -1,8 +1,9 @@
 """Numbers that the Perfetto UI gives colours far apart.
 
-The UI colours a slice by a hash of its correlation id's digits, which puts 1, 2, 3, … among a few hues. So each
-microbatch gets the id of some that falls near a hue of its own; neighbours' hues lie a golden angle apart. A UI that
-hashes otherwise gives other colours, and one for each microbatch still.
+The UI colours a slice by a hash of its correlation id as the trace processor words it (`tp:#3`), which puts 1, 2, 3, …
+among a few hues. So each microbatch gets the id, of some that are its own, that falls near a hue of its own;
+neighbours' hues lie a golden angle apart. A UI that hashes otherwise gives other colours, and one for each microbatch
+still.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ _STEP = 1000  # between the ids of neighbours
 _GOLDEN = 137.508  # degrees
 _LIGHT = (12, 32)  # of 40: neither so dark nor so light that names are hard to read
 _OFFSET, _PRIME = 18652613, 16777619.0  # of the UI's hash
+_PREFIX = "tp:#"
 
 
 def distinct_ids(count: int) -> IntArray:
@@ -24,7 +26,7 @@ def distinct_ids(count: int) -> IntArray:
     ids: IntArray = (np.arange(count, dtype=np.int64) + 1) * _STEP
     searched = min(count, _SEARCHED)
     tried = ids[:searched, None] + np.arange(_TRIES)
-    state = _of_digits(tried)
+    state = _of_ids(tried)
     off = np.abs(np.abs(state) % 360 - np.arange(searched)[:, None] * _GOLDEN % 360)
     # The UI takes the lightness from the id with an x behind it.
     light = np.abs(_hashed(state, np.int64(ord("x")))) % 40
@@ -34,9 +36,11 @@ def distinct_ids(count: int) -> IntArray:
     return ids
 
 
-def _of_digits(value: IntArray) -> IntArray:
-    """The UI's hash of whole numbers' decimal digits."""
+def _of_ids(value: IntArray) -> IntArray:
+    """The UI's hash of ids."""
     state = np.full(value.shape, _OFFSET, dtype=np.int64)
+    for letter in _PREFIX:
+        state = _hashed(state, np.int64(ord(letter)))
     for power in range(len(str(int(value.max(initial=1)))) - 1, -1, -1):
         digit = value // 10**power
         state = np.where(digit > 0, _hashed(state, digit % 10 + ord("0")), state)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipetrace.action import BoolArray, IntArray
+from pipetrace.action import BoolArray, IntArray, Kind, code_kind
 from pipetrace.metrics import halves
 from pipetrace.timeline import Timeline
 
@@ -39,8 +39,9 @@ def counterparts(ideal: Timeline, measured: Timeline) -> tuple[Counterparts, Cou
             continue
         at = np.minimum(np.searchsorted(code, of), code.size - 1)
         found = code[at] == of
-        # Backwards, so that of a pair the forward half, which comes first, has the last word.
-        mine, other = rows[found][::-1], row[at][found][::-1]
+        # Of a pair the forward half has the last word.
+        order = np.argsort(code_kind(of[found]) == Kind.F, kind="stable")
+        mine, other = rows[found][order], row[at][found][order]
         here[mine] = other
         there[other] = mine
     same_here = _same(measured, ideal, here)

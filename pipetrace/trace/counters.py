@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipetrace.action import IntArray, Kind
-from pipetrace.metrics import ALL_FREED_AT, Series, memory_over_time
+from pipetrace.metrics import ALL_FREED_AT, Series, all_to_alls, memory_over_time
 from pipetrace.timeline import COLUMNS, Timeline
 
 _TILES_AT_ONCE = 1 << 15
@@ -58,6 +58,25 @@ def _ranks(timeline: Timeline, replica: int, first: int, last: int) -> Timeline:
     return Timeline(
         last - first, **(columns | {"rank": columns["rank"] - first, "replica": np.zeros_like(columns["replica"])})
     )
+
+
+def exposed_series(timeline: Timeline) -> list[Series]:
+    """Whether an all-to-all of each rank runs while the rank computes nothing: 1 or 0.
+
+    Returns:
+        One series a rank, replica after replica; empty for one whose all-to-alls are all hidden.
+    """
+    found = []
+    for replica in range(timeline.replicas):
+        of = all_to_alls(timeline, replica)
+        row, start, end = of.exposed_spans()
+        rank = of.tiles.rank[row]
+        for at in range(timeline.ranks):
+            mine = rank == at
+            n = int(mine.sum())
+            times, changes = np.concatenate([start[mine], end[mine]]), np.repeat(np.array([1, -1], dtype=np.int64), n)
+            found.append(Series.of_changes(times, changes))
+    return found
 
 
 def idle_series(timeline: Timeline) -> Series:

@@ -3,6 +3,7 @@
 Three ways of labelling are known::
 
     pipetrace        PP:0F3           compute           POST:1RECV_F3  WAIT:1RECV_F3   posting, waiting
+                     PP:0F3@1.mlp     a part, an all-to-all in the thread of its lane; or it is posted and waited for
     torch runtime    PP:0F3           compute, in which the wait for its input hides
                      PP:1RECV_F3      posting           PP:0UNSHARD                    what concerns a whole stage
     torch gpipe      Forward 3        compute of the rank's only stage, in which posting and waiting hide
@@ -19,6 +20,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pipetrace.action import (
+    ALL_TO_ALL_PARTS,
     COMPUTE_KINDS,
     NO_ACTION,
     RECV_KINDS,
@@ -194,7 +196,7 @@ def _prefixed(prefix: str, text: str) -> Label:
         action, partner = item, NO_ACTION
     transfer = action.kind in SEND_KINDS or action.kind in RECV_KINDS
     if prefix != "PP":
-        if not transfer:
+        if not transfer and action.part not in ALL_TO_ALL_PARTS:
             raise ActionError(f"{prefix}:{text} names no transfer")
         return Label(LabelStyle.PIPETRACE, Role.POST if prefix == "POST" else Role.WAIT, action.code)
     if transfer:

@@ -22,8 +22,10 @@ from pipetrace.action import (
 from pipetrace.timeline import UNKNOWN, Timeline
 from pipetrace.trace.text import Choice, Number, Piece, Text, where
 
-_KINDS = ("", *(kind.name for kind in Kind))  # by value
-_PARTS = tuple(part.name.lower() for part in Part)
+KINDS = ("", *(kind.name for kind in Kind))
+"""Names of kinds, by value."""
+PARTS = tuple(part.name.lower() for part in Part)
+"""Names of parts, by value less 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,10 +67,10 @@ def tile_name(code: IntArray, partner: IntArray, *, with_stage: bool) -> list[Pi
 
 def _name(code: IntArray, *, with_stage: bool, present: BoolArray | None = None) -> list[Piece]:
     microbatch, part, pipe = code_microbatch(code), code_part(code), code_pipe(code)
-    pieces: list[Piece] = [Choice(_KINDS, code_kind(code)), Number(microbatch, microbatch >= 0, before=" ")]
+    pieces: list[Piece] = [Choice(KINDS, code_kind(code)), Number(microbatch, microbatch >= 0, before=" ")]
     if part.any():
         has = part > 0
-        pieces += [where(" ", has), Choice(_PARTS, part - 1), Number(code_layer(code), has, before=" l")]
+        pieces += [where(" ", has), Choice(PARTS, part - 1), Number(code_layer(code), has, before=" l")]
     if with_stage:
         pieces.append(Number(code_stage(code), present, before=" s"))
     if pipe.any():
@@ -95,12 +97,12 @@ def _action(code: IntArray, present: BoolArray | None = None) -> list[Piece]:
     pieces: list[Piece] = [Number(pipe, pipe > 0, before="d", after=":")] if pipe.any() else []
     pieces += [
         Number(code_stage(code), present),
-        Choice(_KINDS, code_kind(code)),
+        Choice(KINDS, code_kind(code)),
         Number(microbatch, microbatch >= 0),
     ]
     if part.any():
         has = part > 0
-        pieces += [Number(code_layer(code), has, before="@", after="."), Choice(_PARTS, part - 1)]
+        pieces += [Number(code_layer(code), has, before="@", after="."), Choice(PARTS, part - 1)]
     return pieces
 
 

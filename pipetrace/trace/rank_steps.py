@@ -15,10 +15,10 @@ from itertools import pairwise
 import numpy as np
 
 from pipetrace.action import (
+    ALL_TO_ALL_PARTS,
     NO_ACTION,
     RECV_KINDS,
     Kind,
-    Part,
     code_kind,
     code_microbatch,
     code_part,
@@ -154,6 +154,7 @@ def _read_step(
     step = RankStep(begins)
     seen: set[tuple[Role, int]] = set()
     computed: list[Found] = []
+    ends: dict[int, int] = {}
     for f in found:
         role, code, partner = f.label.role, f.label.code, f.label.partner
         result.counts[kind_of(f)] += 1
@@ -168,13 +169,21 @@ def _read_step(
         elif role is Role.WAIT and code_kind(code) in RECV_KINDS and device is None:
             # A rank may turn to something else meanwhile: the last wait of a step ends when it is there.
             step.arrivals[code] = Span(f.start, f.end)
+        elif role is Role.WAIT and code_part(code):
+            step.idle_for[code] = f.start
+            ends[code] = f.end
     if device is not None:
         from_kernels(result, step, computed, device)
     elif result.style in (LabelStyle.PIPETRACE, LabelStyle.PATTERN):
         step.compute = [Compute(f.label.code, f.label.partner, f.start, f.end) for f in computed]
+        # Where an all-to-all has no range of its own it lasts from its post to the end of the wait for it.
+        ranges = {f.label.code for f in computed}
+        alone = [code for code in ends if code not in ranges and code in step.posts]
+        step.compute += [Compute(code, NO_ACTION, step.posts[code], ends[code]) for code in alone]
     else:
         _uncover(result, step, computed, transfers)
-    result.crossing += sum(b.start < a.end for a, b in pairwise(step.compute))
+    on_lane = [c for c in step.compute if code_part(c.code) not in ALL_TO_ALL_PARTS]
+    result.crossing += sum(b.start < a.end for a, b in pairwise(on_lane))
     if device is not None or result.style is not LabelStyle.PIPETRACE:
         step.loose = _attach(result, step, found, computed, transfers)
     return step
@@ -185,7 +194,7 @@ def from_kernels(result: RankSteps, step: RankStep, computed: list[Found], devic
     for f in computed:
         here = device.within(f.start, f.end)
         # The all-to-alls of an MoE layer are NCCL's kernels; all other actions are what NCCL's are not.
-        is_exchange = code_part(f.label.code) in (Part.DISPATCH, Part.COMBINE)
+        is_exchange = code_part(f.label.code) in ALL_TO_ALL_PARTS
         chosen = (device.communicates & ~device.is_p2p if is_exchange else device.computes)[here]
         kernels = np.flatnonzero(chosen) + here.start
         if not kernels.size:
@@ -259,5 +268,7 @@ def _attach(
 
 def kind_of(found: Found) -> str:
     label = found.label
+    if label.role is not Role.COMPUTE and code_part(label.code):
+        return f"{label.role.name} ALL_TO_ALL"
     name = "F&B" if label.partner != NO_ACTION else Kind(code_kind(label.code)).name
     return f"WAIT {name}" if label.role is Role.WAIT else name

@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from pipetrace.errors import OutputError, PipetraceError, TraceError
 from pipetrace.shown import shown
+from pipetrace.trace.formats import PERFETTO
 
 HOSTED_UI = "https://ui.perfetto.dev"
 HOSTED_PORT = 9001
@@ -28,7 +29,9 @@ _CHUNK = 1 << 20
 _STALLED = 120.0  # s without a byte taken, after which a fetch counts as broken
 _LONGEST = 1_000_000_000  # s; no system waits longer than some 292 years, and some not so long
 _STARTS = (b"{", b"[", b"\x1f\x8b", b"\n")  # of JSON, gzip, and Perfetto's protobuf: field 1, a packet
-_EXPAND_ALL = [{"id": "dev.perfetto.ExpandTracksByRegex", "args": [".*"]}]
+_EXPAND = {"id": "dev.perfetto.ExpandTracksByRegex", "args": [".*"]}
+# The tiles of the first ranks above each other, as papers draw them; more would fill the page.
+_PIN = {"id": "dev.perfetto.PinTracksByRegex", "args": [r"^(replica 0 )?rank [0-7]( .*)? compute$"]}
 
 
 def serve_once(
@@ -90,9 +93,14 @@ def serve_once(
 
 
 def ui_address(root: str, path: Path, port: int) -> str:
-    """The address at which the UI at `root` fetches a file that is served on `port`, and expands its tracks."""
+    """The address at which the UI at `root` fetches a file that is served on `port`, and shows what matters.
+
+    All tracks are expanded, and of Perfetto's own format compute lanes are pinned to the top. Of Chrome JSON they are
+    not: the UI has two tracks for every thread, one of which stays empty, and would pin both.
+    """
     trace = f"http://{_ADDRESS}:{port}/{quote(os.fsencode(path.name), safe='')}"
-    commands = json.dumps(_EXPAND_ALL, separators=(",", ":"))
+    own = path.name.lower().endswith(PERFETTO)
+    commands = json.dumps([_EXPAND, _PIN] if own else [_EXPAND], separators=(",", ":"))
     # The UI decodes its arguments once, the server the path once more.
     return f"{root}/#!/?url={quote(trace, safe=':/')}&startupCommands={quote(commands, safe='')}"
 
@@ -106,7 +114,7 @@ def _check(path: Path) -> None:
         if not head:
             raise TraceError(f"{path} is empty", "the run or the command that wrote it did not finish")
         if head.lstrip().lower().startswith((b"<!doctype", b"<html")):
-            raise TraceError(f"{path} is a page, no trace", "open it in a browser; a trace ends in .json or .json.gz")
+            raise TraceError(f"{path} is a page, no trace", "open it in a browser; traces end in .pftrace or .json")
         if not head.startswith(_STARTS) and not head.lstrip().startswith(_STARTS):
             raise TraceError(
                 f"{path} is no trace: it begins like neither JSON nor gzip nor Perfetto's own format",

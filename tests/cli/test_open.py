@@ -60,6 +60,7 @@ def test_another_ui_takes_any_free_port(content: bytes, tmp_path: Path) -> None:
     with socket.socket() as taken:
         # Whoever has it, us or another program: the hosted UI's port cannot be had.
         with contextlib.suppress(OSError):
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             taken.bind(("127.0.0.1", 9001))
             taken.listen()
         arguments = ("open", tmp_path / "x.json", "--no-browser", "--timeout", 0.2)

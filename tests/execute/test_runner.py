@@ -11,17 +11,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pipetrace
-from pipetrace.action import Action, Kind, parse, parse_action
+from pipetrace.action import Action, Kind, is_all_to_all, parse, parse_action
 from pipetrace.costs import Costs, PairCost, StageCosts
 from pipetrace.diff_run import diff_traces
 from pipetrace.errors import OutputError, RunError, ScheduleError
 from pipetrace.execute import RunConfig, RunResult, run
 from pipetrace.execute.inject import parse_injections
 from pipetrace.execute.runner import describe, longest_action
-from pipetrace.passes import add_communication
+from pipetrace.metrics import all_to_alls
+from pipetrace.part_costs import PART_NAMES, LayerCosts, PartCosts
+from pipetrace.passes import MoeOrder, Overlap, add_communication, expand_moe
 from pipetrace.placement import Placement
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import RUN_FILE, SCHEDULE_FILE, read_run_info, trace_name
@@ -192,6 +195,52 @@ def test_replicas_share_out_the_experts(tmp_path: Path) -> None:
     run_diff = diff_traces([tmp_path])
     assert (run_diff.diff.missing, run_diff.diff.extra, run_diff.diff.reordered) == ((), (), ())
     assert ("Replica", "0 of 2; ranks are its pipeline ranks") in run_diff.facts
+
+
+@pytest.mark.parametrize(("name", "order"), [("dualpipev", MoeOrder.DUALPIPE), ("moe-1f1b", MoeOrder.ALIGNED)])
+def test_parts_of_layers_leave_what_one_process_leaves(tmp_path: Path, name: str, order: MoeOrder) -> None:
+    schedule = expand_moe(pipetrace.build(name, 2, 4), Overlap(order, 2))
+    result = run(schedule, replace(MOE, layers=2), tmp_path)
+    assert result.check is not None
+    assert result.check.bit_equal, result.check.text
+    run_diff = diff_traces([tmp_path])
+    assert (run_diff.diff.missing, run_diff.diff.extra, run_diff.diff.reordered) == ((), (), ())
+    assert run_diff.schedule.same_order(schedule)
+    assert run_diff.costs.stage_layers
+
+
+def test_all_to_alls_are_measured_on_a_lane_of_their_own(tmp_path: Path) -> None:
+    layer = LayerCosts(*(PartCosts(4 * MS, 4 * MS, 4 * MS if part in ("attn", "mlp") else 0) for part in PART_NAMES))
+    schedule = expand_moe(pipetrace.build("dualpipev", 2, 4), Overlap(MoeOrder.ALIGNED), Costs(layer=layer))
+    config = RunConfig(costs=Costs(layer=layer), ep=2, steps=1, warmup=0, check=True, message_bytes=16)
+    result = run(schedule, config, tmp_path)
+    assert result.check is not None
+    assert result.check.passed, result.check.text
+    assert all(rank.compared for rank in result.check.ranks)
+    (step,) = read_recording([tmp_path]).steps
+    for replica in range(2):
+        found = all_to_alls(step, replica)
+        assert set(found.tiles.code.tolist()) == set(schedule.code[is_all_to_all(schedule.code)].tolist())
+        assert (found.duration >= 4 * MS).all()
+        assert found.hidden.sum() > 0
+        assert (found.tiles.posted <= found.tiles.start).all()
+    # One starts when the last replica has come to it.
+    starts = [np.sort(all_to_alls(step, replica).tiles.start).tolist() for replica in range(2)]
+    assert starts[0] == starts[1]
+
+
+def test_parts_that_cannot_be_run_are_refused(tmp_path: Path) -> None:
+    schedule = expand_moe(pipetrace.build("1f1b", 2, 2))
+    for config, says in (
+        (SMALL, "which transformer does not have"),
+        (replace(MOE, layers=2), "1 a stage, but the workload has 2"),
+        (RunConfig(wait=Wait.INLINE), "receives are posted ahead"),
+        (RunConfig(one_process=True), "a process a rank"),
+    ):
+        with pytest.raises(RunError, match=says):
+            run(schedule, config, tmp_path)
+    with pytest.raises(RunError, match="whole stages of sleep have no all-to-alls"):
+        run(pipetrace.build("1f1b", 2, 2), RunConfig(ep=2), tmp_path)
 
 
 def test_pipes_and_replicas_add_their_gradients_up(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pipetrace.metrics.bindings import NO_TILE, Bindings, Need, Reason, bindings
 from pipetrace.schedules import build
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Lane, Tile, Timeline
-from tests.strategies import Sizes, costs, sizes
+from tests.strategies import Sizes, costs, sizes, within
 from tests.test_schedule import of
 
 
@@ -28,9 +28,10 @@ def reason(bound: Bindings, text: str) -> tuple[Reason, str]:
     )
 
 
-@given(sizes(), costs())
+@given(sizes(), costs(16))
 def test_in_an_ideal_every_action_starts_when_what_bound_it_was_there(size: Sizes, given: Costs) -> None:
     schedule = size.build()
+    given = within(given, schedule)
     bound = bindings(schedule, simulate(schedule, given), given)
     start = bound.tiles.start
     first = bound.reason == Reason.FIRST

@@ -12,16 +12,17 @@ from pipetrace.schedules import build, names
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
 from tests.metrics.test_bindings import TWO, measured
-from tests.strategies import Sizes, costs, sizes
+from tests.strategies import Sizes, costs, sizes, within
 
 
 def length(path: list[Step]) -> int:
     return sum(step.duration + step.delay for step in path)
 
 
-@given(sizes(), costs())
+@given(sizes(), costs(16))
 def test_it_is_as_long_as_the_makespan(size: Sizes, given: Costs) -> None:
     schedule = size.build()
+    given = within(given, schedule)
     timeline = simulate(schedule, given)
     for path in (critical_path(schedule, timeline), critical_path(schedule, timeline, costs=given)):
         assert sum(step.duration for step in path) == timeline.makespan
@@ -32,10 +33,11 @@ def test_it_is_as_long_as_the_makespan(size: Sizes, given: Costs) -> None:
         assert path[-1].end == timeline.span[1]
 
 
-@given(sizes(ranks=4, microbatches=8), costs())
+@given(sizes(ranks=4, microbatches=8), costs(16))
 def test_it_is_critical(size: Sizes, given: Costs) -> None:
     """A ns more for what stands on it makes the step longer: the ideal has no slack there."""
     schedule = size.build()
+    given = within(given, schedule)
     path = critical_path(schedule, simulate(schedule, given), costs=given)
     transfers = sum(step.transfer for step in path)
     if given.network.links or given.network.across is not None or not transfers:

@@ -14,7 +14,7 @@ from pipetrace.schedules import build
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Lane, Tile, Timeline
 from tests.metrics.test_bindings import TWO, measured
-from tests.strategies import Sizes, costs, sizes
+from tests.strategies import Sizes, costs, sizes, within
 
 
 def check(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> None:
@@ -38,9 +38,10 @@ def check(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) ->
         assert of == tuple(by_cause[cause, rank] for rank in range(timeline.ranks))
 
 
-@given(sizes(), costs())
+@given(sizes(), costs(16))
 def test_gaps_are_the_global_idle_and_all_have_a_cause(size: Sizes, given: Costs) -> None:
     schedule = size.build()
+    given = within(given, schedule)
     timeline = simulate(schedule, given)
     check(schedule, timeline, given)
     for gap in gaps(schedule, timeline, costs=given):

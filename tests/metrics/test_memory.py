@@ -12,7 +12,7 @@ from pipetrace.schedules import build
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Lane, Tile, Timeline
 from tests.metrics.test_sizes import stage_sizes
-from tests.strategies import Sizes, costs, sizes
+from tests.strategies import Sizes, costs, sizes, within
 
 UNIT = Costs(StageCosts(1, 1, 1))
 
@@ -33,9 +33,10 @@ def bytes_of(**sizes: int) -> MemorySizes:
 ALL = bytes_of(activation_freed_at_input=100, activation_freed_at_weight=20, gradient=7, parameters=1000)
 
 
-@given(sizes(), costs())
+@given(sizes(), costs(16))
 def test_at_the_extremes_the_peaks_are_those_of_the_order(size: Sizes, given: Costs) -> None:
     schedule = size.build()
+    given = within(given, schedule)
     timeline, peak = simulate(schedule, given), peak_in_flight(schedule)
     for release, expected in (
         (Kind.I, peak.release_at_input_grad),
@@ -52,12 +53,14 @@ def test_at_the_extremes_the_peaks_are_those_of_the_order(size: Sizes, given: Co
 
 
 @given(
-    sizes(ranks=4, microbatches=8), costs(), stage_sizes, st.dictionaries(st.integers(0, 8), stage_sizes, max_size=3)
+    sizes(ranks=4, microbatches=8), costs(16), stage_sizes, st.dictionaries(st.integers(0, 8), stage_sizes, max_size=3)
 )
 def test_it_is_additive_and_ends_with_the_parameters(
     size: Sizes, given: Costs, default: StageSizes, stages: dict[int, StageSizes]
 ) -> None:
-    timeline = simulate(size.build(), given)
+    schedule = size.build()
+    given = within(given, schedule)
+    timeline = simulate(schedule, given)
     whole = memory_over_time(timeline, MemorySizes(default, stages, "bytes"))
     names = ("activation_freed_at_input", "activation_freed_at_weight", "gradient", "parameters")
 

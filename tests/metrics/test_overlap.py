@@ -36,6 +36,7 @@ def test_what_compute_covers_is_hidden() -> None:
     )
     assert of.hidden.tolist() == [8, 2]
     assert of.exposed.tolist() == [2, 10]
+    assert [column.tolist() for column in of.exposed_spans()] == [[0, 1], [10, 20], [12, 30]]
     assert (of.per_rank(of.duration), of.per_rank(of.exposed)) == ((0, 22), (0, 12))
     assert of.fraction_exposed == 12 / 22
     assert of.by_what() == {(Kind.F, Part.DISPATCH): (10, 2), (Kind.F, Part.COMBINE): (12, 10)}
@@ -110,11 +111,18 @@ def test_hidden_and_exposed_add_up(size: Sizes, overlap: Overlap, of_layer: Laye
     sums = np.zeros(len(of.tiles), dtype=np.int64)
     np.add.at(sums, of.piece, of.time)
     assert np.array_equal(sums, of.hidden)
+    row, start, end = of.exposed_spans()
+    sums = np.zeros(len(of.tiles), dtype=np.int64)
+    np.add.at(sums, row, end - start)
+    assert np.array_equal(sums, of.exposed)
+    for at, begin, stop in zip(row.tolist(), start.tolist(), end.tolist(), strict=True):
+        beside = of.compute.where(of.compute.rank == of.tiles.rank[at])
+        assert not ((beside.start < stop) & (beside.end > begin) & (beside.end > beside.start)).any()
     # What is exposed is idle time of the compute lane, one all-to-all at a time.
     for rank, exposed in enumerate(of.per_rank(of.exposed)):
-        begin, end = timeline.span
+        first, last = timeline.span
         mine = timeline.where((timeline.rank == rank) & (timeline.lane <= Lane.ALL_TO_ALL))
-        outside = max(int(mine.end.max(initial=end)) - end, 0) + max(begin - int(mine.start.min(initial=begin)), 0)
+        outside = max(int(mine.end.max(initial=last)) - last, 0) + max(first - int(mine.start.min(initial=first)), 0)
         assert exposed <= bubbles(timeline).global_idle[rank] + outside
     for pair in pair_overlaps(schedule, of):
         assert pair.start <= pair.end

@@ -9,14 +9,16 @@ from pipetrace.metrics.phases import PhaseIdle
 from pipetrace.schedules import build
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Lane, Tile, Timeline
-from tests.strategies import Sizes, costs, sizes
+from tests.strategies import Sizes, costs, sizes, within
 
 UNIT = Costs(StageCosts(1, 1, 1))
 
 
-@given(sizes(), costs())
+@given(sizes(), costs(16))
 def test_the_parts_make_up_the_whole(size: Sizes, given: Costs) -> None:
-    timeline = simulate(size.build(), given)
+    schedule = size.build()
+    given = within(given, schedule)
+    timeline = simulate(schedule, given)
     of, idle = phases(timeline), bubbles(timeline)
     for parts, whole in ((of.global_idle, idle.global_idle), (of.in_span_idle, idle.in_span_idle)):
         every = list(zip(parts.warm_up, parts.steady, parts.drain, strict=True))

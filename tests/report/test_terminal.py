@@ -10,8 +10,9 @@ import pytest
 from rich.console import Console
 
 from pipetrace import Action, Costs, Kind, StageCosts, build, simulate
-from pipetrace.diff import Diff, diff
+from pipetrace.diff import Analysis, Diff, diff
 from pipetrace.report.terminal import has_few_colours, print_diff, print_schedule, print_schedule_tables, wants_colour
+from pipetrace.schedule import Schedule
 
 
 def console(*, terminal: bool = False, width: int = 80) -> Console:
@@ -39,9 +40,15 @@ def slow_stage() -> Diff:
     return diff(simulate(schedule), simulate(schedule, costs))
 
 
-def run(of: Diff, **other: Any) -> Any:
+def run(of: Diff, schedule: Schedule | None = None, **other: Any) -> Any:
     values = {"missing": [], "notes": []} | other
-    return SimpleNamespace(diff=of, recording=SimpleNamespace(**values), facts=[("Traces", "a [b]/run")])
+    return SimpleNamespace(
+        diff=of,
+        recording=SimpleNamespace(**values),
+        facts=[("Traces", "a [b]/run")],
+        base_title="ideal",
+        analysis=Analysis(of, schedule or build("zb-h1", 4, 8), Costs()),
+    )
 
 
 def test_a_schedule_in_a_pipe_is_plain_text() -> None:
@@ -87,7 +94,11 @@ def test_a_diff_leads_from_headline_to_the_worst_slips(slow_stage: Diff) -> None
     assert "a [b]/run" in text
     assert text.index("ideal makespan") < text.index("idle time of each rank") < text.index("the 10 worst slips")
     assert "2W7" in text
-    assert "missing" not in text
+    assert "missing (" not in text
+    # The verdict comes before everything, its words as they were made.
+    assert text.startswith("Rank 2's compute takes 1.50 times as long as the costs say")
+    assert text.index("stage 2 would be the same run") < text.index("rank 0 F0")
+    assert "+ compute of rank 2" in text
     assert max(map(len, text.splitlines())) <= 80
 
 
@@ -96,12 +107,12 @@ def test_what_does_not_match_is_listed_first() -> None:
     ideal = simulate(schedule)
     gone = ideal.where(ideal.code != Action(Kind.F, 1, 3).code)
     to = console()
-    print_diff(run(diff(ideal, gone)), console=to)
+    print_diff(run(diff(ideal, gone), schedule), console=to)
     text = printed(to)
     assert "missing (1): 1F3" in text
     assert text.index("missing") < text.index("idle time of each rank")
     to = console()
-    print_diff(run(diff(ideal, ideal.where(ideal.rank == 0))), console=to)
+    print_diff(run(diff(ideal, ideal.where(ideal.rank == 0)), schedule), console=to)
     assert "and 28 more" in printed(to)
 
 

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pipetrace.trace.description import ARROWS, CATEGORIES
 from pipetrace.trace.flows import Ends
 from pipetrace.trace.text import strings
-from pipetrace.trace.tracks import ARROWS, CATEGORIES, Tracks
+from pipetrace.trace.tracks import Tracks
 
 
 class ArrowEnd(NamedTuple):
@@ -37,6 +38,11 @@ class Slice(NamedTuple):
 def slices(tracks: Tracks) -> Iterator[Slice]:
     """All slices, track by track, each in the order of time."""
     return iter(sorted(_slices(tracks), key=lambda tile: (tile.tid, tile.start, tile.end)))
+
+
+def tiles(tracks: Tracks) -> Iterator[Slice]:
+    """The slices that are tiles of a timeline."""
+    return (tile for tile in slices(tracks) if tile.category in ("compute", "all-to-all", "send", "recv"))
 
 
 def _slices(tracks: Tracks) -> Iterator[Slice]:

@@ -56,18 +56,18 @@ def test_ideal_in_the_real_processor(tmp_path: Path) -> None:
     slices, flows, times, linked, names, counters = query(
         path,
         *COUNTS,
-        "select min(ts), max(ts + dur), sum(dur) from slice",
+        "select min(ts), max(ts + dur), sum(dur) from slice where category = 'compute'",
         LINKED,
         "select t.name, p.name from thread t join process p using (upid) where t.name is not null order by t.tid",
         "select t.name, max(c.value) from counter c join process_counter_track t on c.track_id = t.id group by t.name",
     )
-    assert slices == [(4 * 8 * 3,)]
+    assert slices == [(4 * (8 * 3 + 3),)]
     assert flows == [(2 * 3 * 8,)]
     assert times == [(0, 27_000_000, 4 * 8 * 3 * 1_000_000)]
     for one, other, _, _, leaves, arrives in linked:
         assert one == other
         assert leaves + 1_000_000 <= arrives
-    assert names == [("compute", f"rank {rank}") for rank in range(4)]
+    assert names == [(name, f"rank {rank}") for rank in range(4) for name in ("phase", f"rank {rank} compute")]
     assert dict(counters) == {
         "idle ranks": 3.0,
         "in flight, freed at I chunks": 4.0,
@@ -129,7 +129,7 @@ def test_clocks_that_disagree_lose_no_arrow_without_a_word(tmp_path: Path) -> No
     about = load(path)["metadata"]
     assert about["flows"] + about["flows_dropped"] == 48
     assert about["flows_dropped"] > 0
-    slices, flows = query(path, *COUNTS)
+    slices, flows = query(path, "select count(*) from slice where category = 'compute'", COUNTS[1])
     assert slices == [(96,)]
     assert flows == [(about["flows"],)]
 
@@ -254,4 +254,4 @@ def test_a_tile_alone(tmp_path: Path) -> None:
     tile = Tile(Action(Kind.F, 0, 0), 0, Lane.COMPUTE, 7, 8)
     write_trace(path, [("measured", Timeline.from_tiles(1, [tile], epoch=1_000))])
     assert load(path)["metadata"]["epoch_ns"] == 1_007
-    assert query(path, "select name, ts, dur from slice") == [[("F 0", 0, 1)]]
+    assert query(path, "select name, ts, dur from slice where category = 'compute'") == [[("F 0", 0, 1)]]

@@ -31,7 +31,7 @@ def test_neighbours_are_far_apart_in_hue_and_readable() -> None:
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed")
-    ids = [str(i) for i in distinct_ids(64).tolist()]
+    ids = [f"tp:#{i}" for i in distinct_ids(64).tolist()]  # as the trace processor words them
     printed = subprocess.run([node, "-e", HASH, *ids], capture_output=True, text=True, check=True, timeout=60).stdout
     hues, lights = np.array([line.split() for line in printed.splitlines()], dtype=np.int64).T
     assert hues.size == 64

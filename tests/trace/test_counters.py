@@ -7,9 +7,10 @@ import pytest
 
 import pipetrace
 from pipetrace.action import Kind
-from pipetrace.metrics import bubbles, peak_in_flight
+from pipetrace.metrics import all_to_alls, bubbles, peak_in_flight
+from pipetrace.passes import MoeOrder, Overlap, expand_moe
 from pipetrace.timeline import Timeline
-from pipetrace.trace.counters import drift_series, idle_series, in_flight_series
+from pipetrace.trace.counters import drift_series, exposed_series, idle_series, in_flight_series
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb-h1"])
@@ -46,6 +47,15 @@ def test_idle_time_equals_the_bubbles() -> None:
     assert area == sum(bubbles(timeline).global_idle)
     assert series.value[-1] == 0
     assert series.value.min() >= 0
+
+
+def test_exposed_all_to_alls() -> None:
+    schedule = expand_moe(pipetrace.build("dualpipev", 2, 4), Overlap(MoeOrder.ALIGNED))
+    timeline = pipetrace.simulate(schedule)
+    exposed = all_to_alls(timeline).per_rank(all_to_alls(timeline).exposed)
+    for series, expected in zip(exposed_series(timeline), exposed, strict=True):
+        assert set(series.value.tolist()) == {0, 1}
+        assert int((np.diff(series.time) * series.value[:-1]).sum()) == expected
 
 
 def test_nothing_makes_empty_series() -> None:

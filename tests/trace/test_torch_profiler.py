@@ -169,6 +169,68 @@ def test_first_of_doubled_actions_is_kept(tmp_path: Path) -> None:
     assert any("0F0 stood more than once" in note for note in recording.notes)
 
 
+def replicas_of(ranks: int, replicas: int) -> dict[str, Any]:
+    info = RunInfo("t", ranks, 1, "moe", Costs(), False, 1, replicas=replicas)
+    return with_clock("b", run=info.to_dict())
+
+
+def test_replicas_lie_side_by_side_and_all_to_alls_start_when_all_have_come(tmp_path: Path) -> None:
+    for rank, (begins, waits) in enumerate([(10, 14), (10, 40), (30, 50), (20, 30)]):
+        stage = rank % 2
+        events = [
+            event(f"PP:{stage}F0@0.attn", 0, 5),
+            event(f"PP:{stage}F0@0.dispatch", begins, 60, tid=8),
+            event(f"WAIT:{stage}F0@0.dispatch", waits, 60),
+            event(f"PP:{stage}F0@0.mlp", 60, 70),
+        ]
+        write(tmp_path, rank, trace_of(rank, 4, events, pipetrace=replicas_of(2, 2)))
+    recording = read_recording([tmp_path])
+    assert (recording.ranks, recording.replicas) == (2, 2)
+    assert [found.rank for found in recording.found_of(1)] == [2, 3]
+    (step,) = recording.steps
+    lanes = step.where(step.lane == Lane.ALL_TO_ALL)
+    zero = step.start.min()
+    rows = zip(
+        lanes.replica,
+        lanes.rank,
+        *(column - zero for column in (lanes.start, lanes.end, lanes.posted, lanes.waited)),
+        strict=True,
+    )
+    assert [tuple(map(int, row)) for row in rows] == [
+        (0, 0, 30, 60, 10, 14),
+        (0, 1, 20, 60, 10, 40),
+        (1, 0, 30, 60, 30, 50),
+        (1, 1, 20, 60, 20, 30),
+    ]
+    assert step.of_replica(1).is_compute.sum() == 4
+    (tmp_path / "rank3.json").unlink()
+    assert "there is no trace of rank 3" in read_recording([tmp_path]).missing[0]
+
+
+def test_all_to_alls_may_be_posted_and_waited_for(tmp_path: Path) -> None:
+    events = [
+        event("PP:0F0@0.attn", 0, 5),
+        event("POST:0F0@0.dispatch", 5, 6),
+        event("PP:0I1@0.mlp", 6, 20),
+        event("WAIT:0F0@0.dispatch", 20, 26),
+    ]
+    write(tmp_path, 0, trace_of(0, 1, events))
+    recording = read_recording([tmp_path])
+    (step,) = recording.steps
+    lane = step.where(step.lane == Lane.ALL_TO_ALL)
+    assert [str(tile.action) for tile in lane] == ["0F0@0.dispatch"]
+    assert (lane.end - lane.start).tolist() == [21]
+    assert (lane.end - lane.waited).tolist() == [6]
+    assert recording.found[0].counts["WAIT ALL_TO_ALL"] == 1
+
+
+def test_a_run_of_other_replicas_than_there_are_ranks_is_refused(tmp_path: Path) -> None:
+    for rank in range(3):
+        write(tmp_path, rank, trace_of(rank, 3, [event("PP:0F0", 0, 5)], pipetrace=replicas_of(2, 2)))
+    with pytest.raises(TraceError, match="2 replicas of 2 ranks, but the traces are of 3 ranks"):
+        read_recording([tmp_path])
+
+
 def test_labels_at_one_time(tmp_path: Path) -> None:
     names = ["PP:0F0", "PP:0SEND_F0", "POST:0SEND_F1", "PP:0UNSHARD", "PP:0F1", "Forward 0"]
     write(tmp_path, 0, trace_of(0, 1, [event(name, 5, 9) for name in names]))

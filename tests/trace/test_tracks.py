@@ -14,6 +14,7 @@ from pipetrace.action import Action, Kind, Pair
 from pipetrace.timeline import Lane, Tile, Timeline
 from pipetrace.trace.tracks import Tracks
 from tests.trace.shown import Slice, slices
+from tests.trace.shown import tiles as tiles_of
 
 
 def ideal(name: str = "zb-h1", ranks: int = 3, microbatches: int = 4) -> Timeline:
@@ -40,9 +41,13 @@ def test_one_timeline_has_a_process_a_rank() -> None:
         (3, "rank 2"),
         (4, "all ranks"),
     ]
-    assert [(t.tid, t.pid, t.name) for t in tracks.tracks] == [(5, 1, "compute"), (6, 2, "compute"), (7, 3, "compute")]
-    assert len(tracks) == len(list(slices(tracks))) == 36
-    first = next(slices(tracks))
+    assert [(t.tid, t.pid, t.name) for t in tracks.tracks] == [
+        (5 + 2 * rank + lane, 1 + rank, ("phase", f"rank {rank} compute")[lane])
+        for rank in range(3)
+        for lane in range(2)
+    ]
+    assert len(tracks) == len(list(slices(tracks))) == 36 + 9
+    first = next(tiles_of(tracks))
     assert (first.name, first.category, first.start, first.end) == ("F 0", "compute", 0, 1_000_000)
     assert first.args == {
         "action": "0F0",
@@ -72,7 +77,7 @@ def test_two_timelines_stand_rank_by_rank() -> None:
     slips = {t.args["action"]: t.args.get("slip_ns") for t in slices(tracks) if t.pid == 2 and t.category == "compute"}
     assert slips["0F0"] == 300_000
     assert slips["0F1"] == 600_000
-    theirs = [t for t in slices(tracks) if t.args["action"] == "1F0" and t.category == "compute"]
+    theirs = [t for t in tiles_of(tracks) if t.args["action"] == "1F0" and t.category == "compute"]
     assert theirs[0].args["measured_start_ns"] == theirs[1].start
     assert theirs[1].args["ideal_start_ns"] == theirs[0].start
     drift = next(c for c in tracks.counters if c.name == "drift" and c.pid == 2)
@@ -110,7 +115,11 @@ def test_a_tile_of_no_length_stands_beside_what_starts_with_it() -> None:
     ]
     tracks = Tracks([("x", Timeline.from_tiles(1, tiles))])
     names = {t.tid: t.name for t in tracks.tracks}
-    assert {t.name: names[t.tid] for t in slices(tracks)} == {"F 1": "compute", "W 0": "compute 2", "W 1": "compute"}
+    assert {t.name: names[t.tid] for t in tiles_of(tracks)} == {
+        "F 1": "rank 0 compute",
+        "W 0": "rank 0 compute 2",
+        "W 1": "rank 0 compute",
+    }
 
 
 def test_waits_have_a_track_of_their_own() -> None:
@@ -131,7 +140,7 @@ def test_names_carry_the_stage_where_a_rank_has_several() -> None:
         Tile(Action(Kind.OPTIM, 3), 0, Lane.COMPUTE, 16, 17),
         Tile(Action(Kind.F, 0, 5, 0, 2, pipetrace.Part.DISPATCH), 0, Lane.ALL_TO_ALL, 16, 17),
     ]
-    found = list(slices(Tracks([("x", Timeline.from_tiles(1, tiles))])))
+    found = list(tiles_of(Tracks([("x", Timeline.from_tiles(1, tiles))])))
     assert [t.name for t in found] == [
         "F 3 s0",
         "F 3 s3",
@@ -151,7 +160,7 @@ def test_pairs_match_apart_by_halves() -> None:
     ]
     pair = Tile(Pair(Action(Kind.F, 0, 1), Action(Kind.B, 0, 0)), 0, Lane.COMPUTE, 0, 12)
     tracks = Tracks([("ideal", Timeline.from_tiles(1, apart)), ("measured", Timeline.from_tiles(1, [pair]))])
-    forward, _, both = slices(tracks)
+    forward, _, both = tiles_of(tracks)
     assert both.args["ideal_start_ns"] == forward.start
     # Half a tile's end says nothing about the whole tile's.
     assert "slip_ns" not in both.args
@@ -167,7 +176,7 @@ def test_replicas_are_processes_of_their_own() -> None:
     tiles = [Tile(Action(Kind.F, 0, 0), 0, Lane.COMPUTE, 0, 5 + r, replica=r) for r in range(2)]
     tracks = Tracks([("x", Timeline.from_tiles(1, tiles, replicas=2))])
     assert [p.name for p in tracks.processes] == ["replica 0 rank 0", "replica 1 rank 0", "all ranks"]
-    assert [(t.pid, t.args["replica"]) for t in slices(tracks)] == [(1, 0), (2, 1)]
+    assert [(t.pid, t.args["replica"]) for t in tiles_of(tracks)] == [(1, 0), (2, 1)]
 
 
 TILES = st.lists(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
+
+from pipetrace.action import Kind, Part
 
 
 class Stage(Protocol):
@@ -37,3 +39,24 @@ class Stage(Protocol):
 
     def expert_gradients(self) -> list[torch.Tensor]:
         """The same of the experts that this replica alone has."""
+
+
+@runtime_checkable
+class PartStage(Stage, Protocol):
+    """A stage of MoE layers whose parts can be run one by one, dispatch and combine in a thread of their own."""
+
+    def run_part(
+        self, kind: Kind, layer: int, part: Part, microbatch: int, value: torch.Tensor | None
+    ) -> torch.Tensor | None:
+        """One part of one layer.
+
+        Args:
+            kind: F, B, I, or for attn and mlp W.
+            layer: Within the stage.
+            part: Which.
+            microbatch: Which.
+            value: What the stage takes, for the first part of its F or of its B or I; ignored elsewhere.
+
+        Returns:
+            What the stage gives, of the last part of its F or of its B or I; None elsewhere.
+        """

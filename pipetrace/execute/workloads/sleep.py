@@ -11,13 +11,14 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from pipetrace.action import Action, IntArray, Kind, pack
+from pipetrace.action import ALL_TO_ALL_PARTS, Action, IntArray, Kind, Part, pack
 from pipetrace.costs import StageCosts
 from pipetrace.execute.config import MIN_MESSAGE, RunConfig
 from pipetrace.execute.program import Program
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.workloads.base import Host, Stages
 from pipetrace.jitter import Jitter
+from pipetrace.part_costs import LayerCosts
 from pipetrace.schedule import Schedule
 
 _HERE = Host()
@@ -34,6 +35,8 @@ class SleepStage:
         message_bytes: Size of what it sends.
         host: Where it sleeps, and where its messages lie.
         jitter: How far its actions scatter.
+        layer: What the parts of its layers take, if it is run in parts.
+        layers: How many these are.
     """
 
     def __init__(
@@ -46,8 +49,12 @@ class SleepStage:
         message_bytes: int,
         host: Host = _HERE,
         jitter: Jitter | None = None,
+        layer: LayerCosts | None = None,
+        layers: int = 1,
     ) -> None:
         self._host = host
+        self._layer, self._layers, self._jitter = layer or LayerCosts(), layers, jitter
+        self._row = torch.zeros(host.exchange.replicas, 1)
         backward = costs.recompute + costs.full_backward
         takes = {Kind.F: costs.F, Kind.B: backward, Kind.I: costs.recompute + costs.I, Kind.W: costs.W}
         self._takes = {
@@ -108,6 +115,25 @@ class SleepStage:
         """See `Stage`."""
         self._host.sleep(self._takes[Kind.W, microbatch])
 
+    def run_part(
+        self, kind: Kind, layer: int, part: Part, microbatch: int, value: torch.Tensor | None
+    ) -> torch.Tensor | None:
+        """See `PartStage`: all-to-alls bring one number to every replica, and take their time from then on."""
+        code = Action(kind, self._stage, microbatch, self._pipe, layer, part).code
+        if value is not None:
+            self._received.append(
+                (pack(Kind.RECV_F if kind is Kind.F else Kind.RECV_B, self._stage, microbatch, self._pipe), value)
+            )
+        if part in ALL_TO_ALL_PARTS:
+            ones = [1] * self._host.exchange.replicas
+            self._host.exchange.all_to_all(self._row, ones, ones)
+        self._host.sleep(_scattered(code, int(self._layer.table[kind, part]), self._jitter))
+        if kind is Kind.F and part is Part.COMBINE and layer == self._layers - 1 and not self._last:
+            return self._outputs[microbatch]
+        if kind in (Kind.B, Kind.I) and part is Part.ATTN and layer == 0 and not self._first:
+            return self._gradients[microbatch]
+        return None
+
     def gradients(self) -> list[torch.Tensor]:
         """See `Stage`: there are none."""
         return []
@@ -146,6 +172,8 @@ class SleepWorkload:
             config.message_bytes,
             self._host,
             config.costs.jitter,
+            config.costs.layer_of(stage),
+            int(schedule.chain.layers[stage]),
         )
 
     def buffer(self, receive: Action) -> torch.Tensor:  # noqa: ARG002 - all messages are alike

@@ -40,6 +40,7 @@ class RankStep:
         compute: In the order of time, each action once.
         posts: When each transfer was posted, by its code; on a GPU when its kernel began.
         arrivals: From when (`UNKNOWN` where nobody waited) to when each receive was waited for, by its code.
+        idle_for: When compute began to stand idle for each all-to-all, by its code; until that ends.
         begins: Start of the step's mark, or of its first label.
         on_device: What the kernels of each action did, by its code; empty where there are none.
         loose: Transfers of which it is not known yet what they carry.
@@ -49,6 +50,7 @@ class RankStep:
     compute: list[Compute] = field(default_factory=list)
     posts: dict[int, int] = field(default_factory=dict)
     arrivals: dict[int, Span] = field(default_factory=dict)
+    idle_for: dict[int, int] = field(default_factory=dict)
     on_device: dict[int, OnDevice] = field(default_factory=dict)
     loose: list[Transfer] = field(default_factory=list)
 

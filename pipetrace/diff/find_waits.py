@@ -1,0 +1,167 @@
+"""What comes late though the compute does not: transfers, posts, and pauses of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from pipetrace.action import BoolArray, IntArray, code_text
+from pipetrace.diff.fault import Case, Fault, FaultKind
+from pipetrace.diff.find_compute import OUTLIER, singles
+from pipetrace.diff.patterns import CellSet, FloatArray, cells_of, explain, robust_deviation
+from pipetrace.diff.replay import NEVER, Inputs
+
+
+def link_faults(case: Case) -> list[Fault]:
+    """Links whose transfers take longer than the reference's."""
+    seen, work = case.seen, case.work
+    told = seen.tracked & (case.reference.time > NEVER)
+    # What was seen to the end counts; a link of which nothing was seen has its bounds.
+    for link in np.unique(work.link[told]).tolist():
+        mine = told & (work.link == link)
+        if (mine & seen.seen).any():
+            told &= ~mine | seen.seen
+    over = (seen.inputs.time - case.reference.time).astype(np.float64)
+
+    def healed(mine: BoolArray, by: int) -> Inputs:
+        time = seen.inputs.time
+        return seen.inputs.but(time=np.where(mine & seen.moved, np.maximum(time - by, 0), time))
+
+    found = _by_link(case, told, over, FaultKind.LINK, healed)
+    return found + _single_transfers(case, told, over, found, healed)
+
+
+def post_faults(case: Case) -> list[Fault]:
+    """Ranks that post sends or receives late."""
+    seen, work, inputs = case.seen, case.work, case.seen.inputs
+    over = (inputs.delay - case.reference.delay).astype(np.float64)
+
+    def posted_at_once(mine: BoolArray, by: int) -> Inputs:
+        return inputs.but(delay=np.where(mine & seen.moved, np.maximum(inputs.delay - by, 0), inputs.delay))
+
+    def posted_ahead(mine: BoolArray, by: int) -> Inputs:  # noqa: ARG001 - called as the others are
+        return inputs.but(after=np.where(mine & seen.moved, NEVER, inputs.after))
+
+    found = _by_rank(case, work.sender, seen.moved, over, FaultKind.SEND, posted_at_once)
+    anchor = np.where(inputs.anchor >= 0, inputs.anchor, len(work))
+    posted = np.append(seen.end, 0)[anchor] + inputs.after
+    late = (posted - seen.start[work.producer] - inputs.ready - inputs.delay).astype(np.float64)
+    # Where the ideal posts at the use too, that is how the ranks wait.
+    told = seen.moved & (inputs.after > NEVER) & (case.reference.after == NEVER) & (late > case.floor)
+    return found + _by_rank(case, work.receiver, told, late, FaultKind.RECEIVE, posted_ahead)
+
+
+def gap_faults(case: Case) -> list[Fault]:
+    """Ranks that pause before their actions, then single actions that do."""
+    seen, work, inputs = case.seen, case.work, case.seen.inputs
+    n = len(work)
+    over = (inputs.gap - case.reference.gap).astype(np.float64)
+    told = seen.known & case.reference.present & work.in_schedule & (seen.graph.previous < n)
+    # A pause can hide behind a wait for data; where the lane alone held a row up it is seen whole.
+    bound = told & (np.append(seen.there, NEVER)[seen.graph.needs].max(axis=0, initial=NEVER) <= seen.idle_from)
+    for rank in np.unique(work.rank[told]).tolist():
+        mine = told & (work.rank == rank)
+        whole = mine & bound
+        if 4 * whole.sum() >= mine.sum():
+            told &= ~mine | whole
+
+    def healed(mine: BoolArray, by: int) -> Inputs:
+        return inputs.but(gap=np.where(mine, np.maximum(inputs.gap - by, 0), inputs.gap))
+
+    found = _by_rank(case, work.rank, told, over, FaultKind.GAP, healed)
+    # What was waited for and what was not have gaps of their own.
+    every = np.flatnonzero(seen.known & case.reference.present & work.in_schedule & (seen.graph.previous < n))
+    group = work.rank[every] * 2 + bound[every]
+    usual = np.full(every.size, np.median(over[every]) if every.size else 0.0)
+    for one in np.unique(group).tolist():
+        if (group == one).sum() >= _FEW:
+            usual[group == one] = np.median(over[every][group == one])
+    return found + singles(case, every, over[every] - usual, np.ones(every.size), FaultKind.DELAYED)
+
+
+_FEWEST = 2  # of one alone nothing is told of its rank
+_FEW = 5  # values, of which one could be the fault itself
+Heal = Callable[[BoolArray, int], Inputs]
+
+
+def _by_rank(
+    case: Case, rank: IntArray, told: BoolArray, over: FloatArray, kind: FaultKind, healed: Heal
+) -> list[Fault]:
+    if not told.any():
+        return []
+    ranks, of = np.unique(rank[told], return_inverse=True)
+    cells = cells_of(of, over[told], ranks.size)
+    if kind is FaultKind.RECEIVE:
+        # All of these are late, how late differs by what the rank was busy with: that is no noise.
+        cells = replace(cells, error=np.zeros(ranks.size))
+    sets = [CellSet(f"rank {r}", ranks == r) for r in ranks.tolist()]
+    sets.append(CellSet("all ranks", np.ones(ranks.size, dtype=np.bool_)))
+    found = []
+    for pattern in explain(cells, cells.count.astype(np.float64), sets, case.floor):
+        if pattern.amount < 0:
+            continue
+        mine = np.isin(rank, ranks[pattern.cells])
+        by, size = round(pattern.amount), int(over[told & mine].sum())
+        if (told & mine).sum() < _FEWEST:
+            continue
+        found.append(Fault(kind, pattern.names, by, int((told & mine).sum()), size, healed(mine, by)))
+    return found
+
+
+def _by_link(case: Case, told: BoolArray, over: FloatArray, kind: FaultKind, healed: Heal) -> list[Fault]:
+    work = case.work
+    if not told.any():
+        return []
+    links, of = np.unique(work.link[told], return_inverse=True)
+    sender, receiver = links // work.schedule.ranks, links % work.schedule.ranks
+    cells = cells_of(of, over[told], links.size)
+    found = []
+    for pattern in explain(cells, cells.count.astype(np.float64), _link_sets(sender, receiver), case.floor):
+        mine = np.isin(work.link, links[pattern.cells])
+        by = round(pattern.amount)
+        if by < 0:
+            continue
+        usual = round(float(np.median(case.reference.time[told & mine])))
+        size = int(over[told & mine].sum())
+        found.append(Fault(kind, pattern.names, by, int((told & mine).sum()), size, healed(mine, by), typical=usual))
+    return found
+
+
+def _link_sets(sender: IntArray, receiver: IntArray) -> list[CellSet]:
+    pairs = list(zip(sender.tolist(), receiver.tolist(), strict=True))
+    sets = [CellSet(f"link {a}→{b}", (sender == a) & (receiver == b)) for a, b in pairs]
+    for a, b in pairs:
+        if a < b and (b, a) in pairs:
+            both = ((sender == a) & (receiver == b)) | ((sender == b) & (receiver == a))
+            sets.append(CellSet(f"link {a}–{b}, both ways", both))
+    for ends, verb in ((sender, "sends"), (receiver, "receives")):
+        several = [rank for rank in np.unique(ends).tolist() if (ends == rank).sum() > 1]
+        sets += [CellSet(f"all that rank {rank} {verb}", ends == rank) for rank in several]
+    sets.append(CellSet("all links", np.ones(sender.size, dtype=np.bool_)))
+    return sets
+
+
+def _single_transfers(case: Case, told: BoolArray, over: FloatArray, groups: list[Fault], healed: Heal) -> list[Fault]:
+    """Single transfers that took far longer than the others of their link."""
+    work = case.work
+    which = np.flatnonzero(told)
+    if which.size < 8:
+        return []
+    left = over.copy()
+    for link in np.unique(work.link[told]).tolist():
+        mine = told & (work.link == link)
+        left[mine] -= np.median(over[mine])
+    limit = max(OUTLIER * robust_deviation(left[which]), 5.0 * case.floor, 1.0)
+    out = which[left[which] > limit]
+    if not out.size or out.size > max(3, which.size // 25) or (groups and not out.size):
+        return []
+    found = []
+    for t in out[np.argsort(-left[out], kind="stable")][:2].tolist():
+        mine = np.zeros(over.size, dtype=np.bool_)
+        mine[t] = True
+        by = round(float(left[t]))
+        name = f"transfer {code_text(int(work.receive[t]))}"
+        found.append(Fault(FaultKind.LINK, (name,), by, 1, by, healed(mine, by)))
+    return found

@@ -1,0 +1,141 @@
+"""Which rank, stage or link differs from the rest: the simplest sets that explain a table of cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pipetrace.action import BoolArray, IntArray
+
+FloatArray = npt.NDArray[np.float64]
+
+SIGNIFICANT = 5.0  # times its own standard error
+_MOST = 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellSet:
+    """Cells that could have one cause.
+
+    Args:
+        name: The cause, e.g. "rank 2".
+        cells: Which; shape (cells,).
+    """
+
+    name: str
+    cells: BoolArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pattern:
+    """A shift that some cells have in common.
+
+    Args:
+        names: All sets of just these cells: causes that give the same run.
+        cells: Which; shape (cells,).
+        amount: By how much, over what the other cells have.
+    """
+
+    names: tuple[str, ...]
+    cells: BoolArray
+    amount: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Medians of groups of values.
+
+    Args:
+        of: The group of each value, counted from 0; shape (n,).
+        value: Median of each group; shape (cells,).
+        error: Standard error of it; shape (cells,).
+        count: Values in it; shape (cells,).
+        spread: Robust standard deviation of single values around their group's median, over all groups.
+    """
+
+    of: IntArray
+    value: FloatArray
+    error: FloatArray
+    count: IntArray
+    spread: float
+
+
+def cells_of(groups: IntArray, values: FloatArray, cells: int, least: float = 0.0) -> Cells:
+    """The medians of groups, with their errors from the spread inside all groups.
+
+    Args:
+        groups: Of each value, from 0; shape (n,).
+        values: Likewise.
+        cells: How many groups.
+        least: What is known of the spread from elsewhere, where there are few values.
+    """
+    median = np.zeros(cells)
+    order = np.argsort(groups, kind="stable")
+    first = np.searchsorted(groups[order], np.arange(cells + 1))
+    for cell in range(cells):
+        mine = values[order[first[cell] : first[cell + 1]]]
+        median[cell] = np.median(mine) if mine.size else 0.0
+    count = np.diff(first)
+    # Neighbours of one group: deviations from a median of few values would be too small, that of one of them being 0.
+    inside = groups[order][1:] == groups[order][:-1]
+    between = np.diff(values[order])[inside] / np.sqrt(2)
+    spread = max(least, robust_deviation(between))
+    return Cells(groups, median, 1.2533 * spread / np.sqrt(np.maximum(count, 1)), count, spread)
+
+
+def robust_deviation(values: FloatArray) -> float:
+    """The standard deviation of values around 0 by the median of their sizes; single outliers do not count."""
+    return float(1.4826 * np.median(np.abs(values))) if values.size else 0.0
+
+
+def explain(of: Cells, weight: FloatArray, sets: Sequence[CellSet], floor: float) -> list[Pattern]:
+    """The sets of cells that differ from 0, the one that explains most first.
+
+    A set's shift is the weighted median of its cells over that of the others, where these are shifted the same way; it
+    explains by how much it lessens Σ weight × square. One after the other is found and taken out, until none is both
+    significant and above the floor. What all cells have in common comes out as a set of its own.
+
+    Args:
+        of: The cells; 0 where nothing is odd.
+        weight: How much each matters; shape (cells,).
+        sets: What could be the cause.
+        floor: Shifts up to it are not looked at.
+    """
+    left, found = of.value.copy(), []
+    for _ in range(_MOST):
+        best: tuple[float, CellSet, float] | None = None
+        for candidate in sets:
+            cells = candidate.cells & (weight > 0)
+            if not cells.any():
+                continue
+            shift = weighted_median(left[cells], weight[cells])
+            others = (weight > 0) & ~cells
+            if others.any():
+                beside = weighted_median(left[others], weight[others])
+                shift -= min(max(beside, min(shift, 0.0)), max(shift, 0.0))
+            error = float(np.sqrt((weight[cells] ** 2 * of.error[cells] ** 2).sum()) / weight[cells].sum())
+            if abs(shift) <= max(floor, SIGNIFICANT * error):
+                continue
+            gain = float((weight[cells] * (left[cells] ** 2 - (left[cells] - shift) ** 2)).sum())
+            if gain > 0 and (best is None or gain > best[0] * (1 + 1e-9)):
+                best = gain, candidate, shift
+        if best is None:
+            break
+        _, chosen, shift = best
+        alike = [s.name for s in sets if np.array_equal(s.cells & (weight > 0), chosen.cells & (weight > 0))]
+        found.append(Pattern(tuple(alike), chosen.cells, shift))
+        left[chosen.cells] -= shift
+    return found
+
+
+def weighted_median(values: FloatArray, weight: FloatArray) -> float:
+    """The value below which half of the weight lies; of two in the middle their mean."""
+    order = np.argsort(values, kind="stable")
+    values, total = values[order], np.cumsum(weight[order])
+    half = total[-1] / 2
+    low = int(np.searchsorted(total, half * (1 - 1e-12)))
+    high = int(np.searchsorted(total, half * (1 + 1e-12)))
+    return float((values[low] + values[min(high, values.size - 1)]) / 2)

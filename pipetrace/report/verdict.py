@@ -1,0 +1,223 @@
+"""The verdict of a diff in plain words: the largest cause first, with its size and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pipetrace.diff import Analysis, Fault, FaultKind
+from pipetrace.diff.waterfall import Part
+from pipetrace.report.page import short
+from pipetrace.report.units import TimeUnit, percent, unit_for
+
+MOST_CAUSES = 4
+_LEAST_SHARE = 0.002  # of the step: what is less is not worth a sentence of its own
+
+
+def verdict(of: Analysis, unit: TimeUnit | None = None) -> list[str]:
+    """The sentences of a diff's verdict, the largest cause in the first.
+
+    Args:
+        of: What is judged.
+        unit: Of its times; chosen by the makespan when None.
+    """
+    measured = of.of.measured.makespan
+    unit = unit or unit_for(max(measured, of.waterfall.base))
+    if not of.one_clock:
+        return [
+            "The ranks' clocks were not aligned, so that nothing is said of what one rank waited for from another; "
+            "what each rank computed can be compared."
+        ]
+    found = of.found
+    felt = [fault for fault in found.faults if found.is_felt(fault) or fault.kind is FaultKind.CLOCK]
+    other = [fault for fault in found.faults if fault not in felt]
+    sentences = []
+    if felt:
+        sentences = [f"{_what(of, fault, unit)}: {_effect(of, fault, unit)}." for fault in felt[:MOST_CAUSES]]
+    elif other:
+        sentences = [f"Nothing that the step feels stands out over the noise; {_small(of, other[0], unit)}."]
+        other = other[1:]
+    else:
+        sentences = ["Nothing stands out over the noise."]
+    worth = [fault for fault in other if abs(fault.total) > _LEAST_SHARE * measured][: MOST_CAUSES - len(felt)]
+    if worth and felt:
+        sentences.append(
+            "Also seen, but not felt: " + "; ".join(_what(of, fault, unit, full=False) for fault in worth) + "."
+        )
+    return [*sentences, _figures(of, unit)]
+
+
+def _figures(of: Analysis, unit: TimeUnit) -> str:
+    fall, measured = of.waterfall, of.of.measured.makespan
+    longer = measured - fall.base
+    parts = [
+        f"{name} {_time(unit, size, signed=True)}"
+        for name, part in (
+            ("compute", Part.COMPUTE),
+            ("transfers", Part.TRANSFER),
+            ("late posts", Part.POST),
+            ("order", Part.ORDER),
+            ("host gaps", Part.GAP),
+            ("missing or extra work", Part.WORK),
+        )
+        if (size := fall.of(part))
+    ]
+    rest = measured - of.measured.makespan
+    parts += [f"clocks {_time(unit, rest, signed=True)}"] if rest else []
+    parts += [f"not replayed {_time(unit, fall.residual, signed=True)}"] if fall.residual else []
+    share = f" ({percent(longer / fall.base, signed=True)})" if fall.base else ""
+    spread = "" if of.noise.steps is None else f", between steps ±{_time(unit, of.noise.steps)}"
+    base = f"{of.base_name[0].upper()}{of.base_name[1:]} takes {_time(unit, fall.base)}"
+    noise = f"noise ±{_time(unit, of.noise.makespan)}{spread}"
+    return f"{base}, the step {_time(unit, measured)}{share}{': ' if parts else ''}{', '.join(parts)}; {noise}."
+
+
+def _effect(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
+    measured = of.measured.makespan
+    if fault.kind is FaultKind.CLOCK:
+        raw = of.of.measured.makespan
+        instead = f"{_time(unit, measured)} instead of {_time(unit, raw)}"
+        return f"all else is told on corrected clocks, on which the step takes {instead}"
+    share = percent(abs(fault.effect) / measured) if measured else "0 %"
+    without = _time(unit, measured - fault.effect)
+    if fault.effect >= 0:
+        return f"{_time(unit, fault.effect)}, {share} of the step, which would take {without} without it"
+    return f"it makes the step {_time(unit, -fault.effect)} ({share}) shorter, which would take {without} without it"
+
+
+def _small(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
+    text = _what(of, fault, unit, full=False)
+    effect = f"{_time(unit, fault.effect)} of the step" if fault.effect else "without effect on the step"
+    return f"the largest is that {text[0].lower() + text[1:] if text.split()[0] in _LOWERED else text} ({effect})"
+
+
+_LOWERED = ("Rank", "Stage", "All", "Link", "Transfers", "The", "What", "Half", "Overlapped")
+
+
+def _what(of: Analysis, fault: Fault, unit: TimeUnit, *, full: bool = True) -> str:
+    """What is at fault, as a sentence without its end."""
+    text = _WORDS[fault.kind](of, fault, unit)
+    text = text[0].upper() + text[1:] if not text[0].isdigit() else text
+    if full and len(fault.names) > 1:
+        text += f"; {' and '.join(fault.names[1:])} would be the same run"
+    return text
+
+
+def _than(of: Analysis) -> str:
+    if of.before:
+        return "before"
+    return "the typical stage's" if of.fitted else "the costs say"
+
+
+def _compute(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
+    whose, name = fault.names[0], ""
+    if whose.startswith(("rank", "stage", "all ranks")):
+        name = f"{whose}'{'' if whose.endswith('s') else 's'} compute"
+    else:
+        name = whose
+    plural = " of " not in whose and whose.startswith(("all overlapped", "overlapped"))
+    verb = "take" if plural else "takes"
+    only = "only " if fault.amount < 1 else ""
+    return (
+        f"{name} {verb} {only}{fault.amount:.2f} times as long as {_than(of)} "
+        f"({_counted(fault.count, 'action')}, {_time(unit, fault.total, signed=True)} in all)"
+    )
+
+
+def _link(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
+    name = fault.names[0]
+    than = "before" if of.before else f"the ideal's {_time(unit, fault.typical)}"
+    counted = _counted(fault.count, "transfer")
+    if name.startswith("transfer "):
+        return f"the {name} takes {_time(unit, fault.amount)} longer than others of its link"
+    if name == "all links":
+        return f"transfers take {_time(unit, fault.amount)} more than {than} on all links ({counted})"
+    return f"{name} takes {_time(unit, fault.amount)} more for a transfer than other links, over {than} ({counted})"
+
+
+def _send(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001 - all are called alike
+    return (
+        f"{fault.names[0]} post{_s(fault)} sends {_time(unit, fault.amount)} after what they carry is made "
+        f"({_counted(fault.count, 'send')})"
+    )
+
+
+def _receive(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
+    return (
+        f"{fault.names[0]} post{_s(fault)} {_counted(fault.count, 'receive')} after the data was sent, half of them by "
+        f"over {_time(unit, fault.amount)}: the lane is blocked by earlier items"
+    )
+
+
+def _gap(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
+    more = "" if fault.names[0] == "all ranks" else " more than other ranks"
+    return (
+        f"{fault.names[0]} pause{_s(fault)} {_time(unit, fault.amount)}{more} before each action though all it needs "
+        f"is there (seen on {_counted(fault.count, 'action')}, {_time(unit, fault.total)} in all)"
+    )
+
+
+def _delayed(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
+    return f"{fault.names[0]} starts {_time(unit, fault.amount)} late though all it needs is there"
+
+
+def _long(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
+    return f"{fault.names[0]} takes {_time(unit, fault.amount)} longer than its like"
+
+
+def _order(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
+    return f"{_counted(fault.count, 'action')} ran at another place than in the schedule: {fault.names[0]}"
+
+
+def _missing(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
+    is_ = "is" if fault.count == 1 else "are"
+    return f"{fault.names[0]} {is_} missing ({_time(unit, fault.total)} of work by {_source(of)})"
+
+
+def _extra(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
+    is_ = "is" if fault.count == 1 else "are"
+    return f"{fault.names[0]} {is_} not in the schedule ({_time(unit, fault.total)} of work)"
+
+
+def _source(of: Analysis) -> str:
+    return "the run before" if of.before else "the typical stage" if of.fitted else "the costs"
+
+
+def _clock(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
+    ahead = of.clocks.ahead if of.clocks is not None else {}
+    if of.schedule.ranks == 2:
+        who = f"the clocks of the two ranks are {_time(unit, abs(fault.amount))} apart"
+    else:
+        each = [
+            f"rank {rank}'s is {_time(unit, abs(ns))} {'ahead' if ns > 0 else 'behind'}" for rank, ns in ahead.items()
+        ]
+        who = f"the ranks' clocks disagree: {', '.join(each)}"
+    return (
+        f"{who} ({_counted(fault.count, 'transfer')} received before being sent, by up to {_time(unit, fault.total)})"
+    )
+
+
+def _time(unit: TimeUnit, ns: float, *, signed: bool = False) -> str:
+    return f"{'+' if signed and ns > 0 else ''}{short(round(ns), unit)} {unit.name}"
+
+
+def _s(fault: Fault) -> str:
+    return "" if fault.names[0] == "all ranks" else "s"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+_WORDS: Mapping[FaultKind, Callable[[Analysis, Fault, TimeUnit], str]] = {
+    FaultKind.COMPUTE: _compute,
+    FaultKind.LINK: _link,
+    FaultKind.SEND: _send,
+    FaultKind.RECEIVE: _receive,
+    FaultKind.GAP: _gap,
+    FaultKind.DELAYED: _delayed,
+    FaultKind.LONG: _long,
+    FaultKind.ORDER: _order,
+    FaultKind.MISSING: _missing,
+    FaultKind.EXTRA: _extra,
+    FaultKind.CLOCK: _clock,
+}

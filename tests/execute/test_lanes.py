@@ -1,0 +1,178 @@
+"""Two lanes on one rank: what waits for what, and what happens when one of them breaks."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import pipetrace
+from pipetrace.action import ALL_TO_ALL_PARTS, Action, Kind, Part, is_all_to_all, parse_action
+from pipetrace.execute.board import Board, Phase
+from pipetrace.execute.lanes import LanesStep
+from pipetrace.execute.program import compile_rank
+from pipetrace.execute.stages.base import PartStage
+from pipetrace.lanes import fenced_pairs
+from pipetrace.links import NO_ROW
+from pipetrace.passes import MoeOrder, Overlap, expand_moe
+from pipetrace.schedule import Schedule
+from tests.execute.in_process import Labels, Loopback
+
+
+class Told:
+    """A stage that takes a little while for each part, and remembers when."""
+
+    def __init__(self, number: int, last: bool, pause: Callable[[], float]) -> None:
+        self._number, self._last, self._pause = number, last, pause
+        self.when: dict[str, tuple[int, int, str]] = {}
+        self.fault: Callable[[Action], None] = lambda _action: None
+
+    def begin_step(self) -> None:
+        self.when.clear()
+
+    def run_part(
+        self,
+        kind: Kind,
+        layer: int,
+        part: Part,
+        microbatch: int,
+        value: torch.Tensor | None,  # noqa: ARG002
+    ) -> torch.Tensor | None:
+        action = Action(kind, self._number, microbatch, 0, layer, part)
+        begun = time.perf_counter_ns()
+        time.sleep(self._pause())
+        self.fault(action)
+        self.when[str(action)] = begun, time.perf_counter_ns(), threading.current_thread().name
+        gives = (kind is Kind.F and part is Part.COMBINE and not self._last) or (
+            kind in (Kind.B, Kind.I) and part is Part.ATTN and self._number > 0
+        )
+        return torch.zeros(1) if gives else None
+
+    def forward(self, microbatch: int, value: torch.Tensor | None) -> torch.Tensor | None:
+        raise NotImplementedError
+
+    def backward(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
+        raise NotImplementedError
+
+    def backward_input(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
+        raise NotImplementedError
+
+    def backward_weight(self, microbatch: int) -> None:
+        raise NotImplementedError
+
+    def gradients(self) -> list[torch.Tensor]:
+        return []
+
+    def expert_gradients(self) -> list[torch.Tensor]:
+        return []
+
+
+def made(
+    schedule: Schedule, pause: Callable[[], float] = lambda: 0.0
+) -> tuple[LanesStep, dict[tuple[int, int], Told], Labels, Board]:
+    """Rank 0 with its stages."""
+    last = schedule.stages - 1
+    stages = {held: Told(held[1], held[1] == last, pause) for held in schedule.placement.held_by(0)}
+    assert all(isinstance(stage, PartStage) for stage in stages.values())
+    labels, board = Labels(), Board(schedule.ranks)
+    line = board.line(0)
+    step = LanesStep(
+        compile_rank(schedule, 0),
+        dict(stages),
+        Loopback(),
+        lambda _receive: torch.zeros(1),
+        line,
+        labels,
+        schedule=schedule,
+        beside=line.beside(),
+    )
+    return step, stages, labels, board
+
+
+@pytest.mark.parametrize("order", MoeOrder)
+def test_every_part_runs_on_its_lane_when_what_it_takes_is_there(order: MoeOrder) -> None:
+    schedule = expand_moe(pipetrace.build("dualpipev", 1, 4), Overlap(order, 2))
+    chance = random.Random(7)
+    step, stages, _, _ = made(schedule, lambda: chance.random() * 0.002)
+    step.run()
+    when = {text: times for stage in stages.values() for text, times in stage.when.items()}
+    assert len(when) == len(schedule)
+    links = schedule.links
+    texts = [str(Action.from_code(code)) for code in schedule.code.tolist()]
+    for text, (_, _, thread) in when.items():
+        assert (thread == "all-to-all") == (parse_action(text).part in ALL_TO_ALL_PARTS)
+    travels = is_all_to_all(schedule.code).tolist()
+    gathers = set(fenced_pairs(schedule).tolist())
+    for row, text in enumerate(texts):
+        needed = [int(column[row]) for column in (links.inputs, links.local, links.gradients)]
+        needed += [other for other in range(row) if travels[other] == travels[row]]
+        if schedule.fences[: row + 1].any():
+            fence = max(other for other in range(row + 1) if schedule.fences[other])
+            needed += range(fence)
+            if fence in gathers:
+                needed += [int(column[fence + 1]) for column in (links.inputs, links.gradients)]
+        for other in needed:
+            if other != NO_ROW:
+                assert when[texts[other]][1] <= when[text][0], f"{text} before {texts[other]} had ended"
+
+
+def test_compute_goes_on_beside_an_all_to_all_and_says_when_it_waits_for_one() -> None:
+    schedule = expand_moe(pipetrace.build("dualpipev", 1, 4), Overlap(MoeOrder.ALIGNED))
+    step, stages, labels, _ = made(schedule, lambda: 0.003)
+    for _ in range(2):
+        labels.seen.clear()
+        step.run()
+        when = [times for stage in stages.values() for times in stage.when.values()]
+        exchanges = [(start, end) for start, end, thread in when if thread == "all-to-all"]
+        computes = [(start, end) for start, end, thread in when if thread != "all-to-all"]
+        assert any(start < b and a < end for start, end in exchanges for a, b in computes)
+        texts = [text for _, text in labels.seen]
+        assert {text[3:] for text in texts if text.startswith("PP:")} == {
+            str(Action.from_code(code)) for code in schedule.code.tolist()
+        }
+        waits = [parse_action(text[5:]) for text in texts if text.startswith("WAIT:")]
+        assert waits
+        assert all(action.part in ALL_TO_ALL_PARTS for action in waits)
+    assert [op.row for op in step.ran.ops if op.halves[0].action.part not in ALL_TO_ALL_PARTS] == [
+        row for row in range(len(schedule)) if not is_all_to_all(schedule.code)[row]
+    ]
+
+
+@pytest.mark.parametrize("part", [Part.MLP, Part.COMBINE])
+def test_what_breaks_on_either_lane_ends_the_step(part: Part) -> None:
+    schedule = expand_moe(pipetrace.build("dualpipev", 1, 4), Overlap(MoeOrder.ALIGNED))
+    step, stages, _, board = made(schedule)
+
+    def fault(action: Action) -> None:
+        if (action.kind, action.stage, action.part, action.microbatch) == (Kind.F, 1, part, 1):
+            raise ConnectionError("gone")
+
+    stages[0, 1].fault = fault
+    with pytest.raises(ConnectionError, match="gone"):
+        step.run()
+    # The lane that broke is the one of which the board tells.
+    assert board.describe(0, schedule) == f"was in 1F1@0.{part.name.lower()} of step 0"
+
+
+def test_an_idle_lane_shows_what_the_other_does() -> None:
+    board = Board(2)
+    line = board.line(1)
+    beside, code = line.beside(), parse_action("1F0@0.dispatch").code
+    schedule = expand_moe(pipetrace.build("1f1b", 2, 2))
+    line.at(Phase.COMPUTING, parse_action("1F0@0.attn").code)
+    ticks = board.ticks
+    beside.at(Phase.COMPUTING, code)
+    assert board.describe(1, schedule) == "was in 1F0@0.attn of step 0"
+    assert board.ticks > ticks
+    beside.show()
+    with beside.exchanging():
+        assert board.describe(1, schedule) == "waited for the all-to-all in 1F0@0.dispatch of step 0"
+    assert board.describe(1, schedule) == "was in 1F0@0.dispatch of step 0"
+    beside.hide()
+    line.at(Phase.COMPUTING, parse_action("1F0@0.mlp").code)
+    beside.at(Phase.COMPUTING, code)
+    assert board.describe(1, schedule) == "was in 1F0@0.mlp of step 0"

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pipetrace.costs import Costs, StageCosts
+from pipetrace.diff import Analysis, diff
+from pipetrace.report.verdict import verdict
+from pipetrace.schedules import build
+from pipetrace.simulate import simulate
+from pipetrace.timeline import Timeline
+from tests.diff.cases import Step
+
+MS = 1_000_000
+COSTS = Costs(StageCosts(10 * MS, 12 * MS, 8 * MS), p2p=200_000)
+
+
+def told(step: Step, *, one_clock: bool = True) -> list[str]:
+    schedule = step.work.schedule
+    return verdict(Analysis(diff(simulate(schedule, COSTS), step.timeline()), schedule, COSTS, one_clock=one_clock))
+
+
+def clean(name: str = "1f1b") -> Step:
+    return Step.noisy(build(name, 4, 8), COSTS, 1, 0.005, 5_000)
+
+
+def test_a_slow_rank_with_its_size_and_its_twin() -> None:
+    step = clean()
+    slow = step.slower(step.work.rank == 2, 1.5)
+    first, *_, figures = told(slow)
+    assert first.startswith("Rank 2's compute takes 1.50 times as long as the costs say (16 actions, +1")
+    assert "; stage 2 would be the same run: " in first
+    assert " % of the step, which would take " in first
+    assert figures.startswith("The ideal takes 333 ms, the step 4")
+    assert "compute +" in figures
+    assert "noise ±" in figures
+    assert "transfer" not in first
+
+
+def test_a_slow_link_late_sends_and_gaps() -> None:
+    step = clean()
+    work, inputs = step.work, step.inputs
+    link = np.where((work.sender == 1) & (work.receiver == 2), 5 * MS, 0)
+    first = told(replace(step, inputs=inputs.but(time=inputs.time + link)))[0]
+    assert first.startswith("Link 1→2 takes 5 ms more for a transfer than other links, over the ideal's 0.2 ms")
+    late = np.where(work.sender == 0, 3 * MS, 0)
+    first = told(replace(step, inputs=inputs.but(delay=inputs.delay + late)))[0]
+    assert first.startswith("Rank 0 posts sends 3 ms after what they carry is made (8 sends)")
+    gap = np.where((work.rank == 3) & (step.order.previous < len(work)), 2 * MS, 0)
+    first = told(replace(step, inputs=inputs.but(gap=inputs.gap + gap)))[0]
+    assert first.startswith("Rank 3 pauses 2 ms more than other ranks before each action though all it needs is there")
+
+
+def test_nothing_stands_out() -> None:
+    step = clean()
+    sentences = told(step)
+    assert sentences[0].startswith("Nothing ")
+    assert len(sentences) == 2
+
+
+def test_clocks_that_differ_come_first() -> None:
+    timeline = clean().timeline()
+    by = np.where(timeline.rank == 1, 2 * MS, 0)
+    columns = {name: getattr(timeline, name) for name in ("rank", "lane", "code", "partner")}
+    for name in ("start", "end", "posted", "waited"):
+        column = getattr(timeline, name)
+        columns[name] = np.where(column == np.iinfo(np.int64).min, column, column + by)
+    schedule = build("1f1b", 4, 8)
+    measured = Timeline.from_columns(4, columns)
+    first = verdict(Analysis(diff(simulate(schedule, COSTS), measured), schedule, COSTS))[0]
+    assert first.startswith("The ranks' clocks disagree: rank 1's is 2")
+    assert "corrected clocks" in first
+
+
+@pytest.mark.parametrize("gone", ["2B3"])
+def test_missing_work(gone: str) -> None:
+    step = clean()
+    timeline = step.timeline()
+    keep = np.array([str(tile.action) != gone for tile in timeline])
+    schedule = step.work.schedule
+    first = verdict(Analysis(diff(simulate(schedule, COSTS), timeline.where(keep)), schedule, COSTS))[0]
+    assert f"{gone} is missing (20 ms of work by the costs)" in first
+
+
+def test_clocks_that_were_not_aligned_forbid_a_verdict() -> None:
+    (only,) = told(clean(), one_clock=False)
+    assert "clocks were not aligned" in only
