@@ -14,6 +14,7 @@ from pipetrace.diff import Analysis, Diff, diff, median_step
 from pipetrace.diff.document import document, slip_parts
 from pipetrace.errors import CostError, TraceError
 from pipetrace.fit import fit_costs
+from pipetrace.metrics import all_to_alls
 from pipetrace.schedule import Schedule
 from pipetrace.shown import printable, shown
 from pipetrace.simulate import simulate
@@ -130,9 +131,25 @@ class RunDiff:
             "step_makespans_ns": self.step_makespans,
             "waiting_policy": str(self.waiting.policy),
             **document(self.analysis),
+            **self._all_to_alls(),
             **(self._matched() if actions else {}),
             "not_found": list(self.recording.missing),
             "notes": list(self.recording.notes),
+        }
+
+    def _all_to_alls(self) -> dict[str, Any]:
+        """Lists in ns, an entry a rank; nothing where neither timeline has any."""
+        both = {"ideal": all_to_alls(self.diff.ideal), "measured": all_to_alls(self.diff.measured)}
+        if not any(len(of.tiles) for of in both.values()):
+            return {}
+        return {
+            "all_to_all": {
+                which: {
+                    f"{name}_ns": list(of.per_rank(getattr(of, column)))
+                    for name, column in (("time", "duration"), ("hidden", "hidden"), ("exposed", "exposed"))
+                }
+                for which, of in both.items()
+            }
         }
 
 

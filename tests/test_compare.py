@@ -135,7 +135,7 @@ def test_sweeps(text: str, found: list[tuple[int, int, dict[str, object]]]) -> N
 
 def test_a_sweep_of_transfers() -> None:
     _, settings = swept("p2p=0,0.5", setting(), "us")
-    assert [(one.costs.p2p, one.value, one.label) for one in settings] == [(0, 0, "0 us"), (500, 0.5, "0.5 us")]
+    assert [(one.costs.p2p, one.value, one.label) for one in settings] == [(0, 0, "0 µs"), (500, 0.5, "0.5 µs")]
     comparison = compare([candidate_of("1f1b")], settings, variable="p2p")
     first, last = (comparison.at(one)[0].figures for one in settings)
     assert first is not None

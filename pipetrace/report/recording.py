@@ -48,6 +48,7 @@ def recording_summary(recording: Recording) -> dict[str, Any]:
                 "replica": replica,
                 "actions": int((step.is_compute & (step.replica == replica)).sum()),
                 **_figures(recording, step.of_replica(replica), replica),
+                **_all_to_alls(step.of_replica(replica)),
             }
             for name, step in zip(recording.step_names, recording.steps, strict=True)
             for replica in range(recording.replicas)
@@ -98,6 +99,13 @@ def _figures(recording: Recording, step: Timeline, replica: int) -> dict[str, An
     }
 
 
+def _all_to_alls(step: Timeline) -> dict[str, Any]:
+    from pipetrace.report.overlap import overlap_dict
+
+    found = overlap_dict(step)
+    return {"moe": found} if found else {}
+
+
 def print_recording(recording: Recording, *, console: Console | None = None) -> None:
     """Prints what was read.
 
@@ -116,6 +124,7 @@ def _parts(recording: Recording) -> list[RenderableType]:
     from rich.text import Text
 
     from pipetrace.report.layout import named_values, table_of
+    from pipetrace.report.overlap import overlap_tables
 
     replica = min((found.replica for found in recording.found), default=0)
     steps = [step.of_replica(replica) for step in recording.steps]
@@ -170,6 +179,7 @@ def _parts(recording: Recording) -> list[RenderableType]:
                 ["rank", *(title for title, _ in columns)], list(zip(*cells, strict=True)), f"times in {unit.name}"
             )
         )
+        tables += overlap_tables(chosen, unit)
     parts += [named_values(head), *tables]
     if recording.missing:
         parts.append(Text("\n".join(f"not found: {line}" for line in recording.missing), "yellow"))

@@ -66,6 +66,7 @@ class Recording:
         run: What pipetrace's own runs say of themselves.
         common_clock: Whether times of different ranks can be compared.
         replicas: Copies of the pipeline.
+        offsets: ns that were added to the times of a global rank, so that all are on one clock.
     """
 
     source: str
@@ -78,6 +79,7 @@ class Recording:
     run: RunInfo | None
     common_clock: bool
     replicas: int = 1
+    offsets: Mapping[int, int] = field(default_factory=dict)
 
     def found_of(self, replica: int) -> tuple[RankFound, ...]:
         """What was found on the ranks of one replica."""

@@ -146,6 +146,7 @@ def recording_of(
         run=run,
         common_clock=clocks.common,
         replicas=replicas,
+        offsets={global_rank[place]: by for place, by in clocks.offsets.items()},
     )
 
 
