@@ -70,7 +70,7 @@ def command(
     typed: options.Typed = frozenset(),
 ) -> None:
     from pipetrace.advice import advise
-    from pipetrace.candidates import candidates_of, swept
+    from pipetrace.candidates import candidates_of, swept, told_apart
     from pipetrace.compare import Setting, compare
     from pipetrace.report.write import suffix_of
 
@@ -93,8 +93,10 @@ def command(
     limit = None if memory is None else _limit(memory)
     if limit is not None and bytes_of is None:
         raise typer.BadParameter("--memory needs the model's sizes: [memory] in a --costs-file")
+    files = list(dict.fromkeys(sources or []))
+    own = told_apart([options.own_candidate(file) for file in files], files)
     comparison = compare(
-        [*candidates_of(names or [], everything=not sources), *map(options.own_candidate, sources or [])],
+        [*candidates_of(names or [], everything=not files), *own],
         settings,
         variable=variable,
         per_chunk=costs_per is Per.CHUNK,
