@@ -84,6 +84,7 @@ class Recording:
         run: What pipetrace's own runs say of themselves.
         common_clock: Whether times of different ranks can be compared.
         replicas: Copies of the pipeline. Global ranks count replica by replica.
+        offsets: ns that were added to the times of a global rank, so that all are on one clock.
     """
 
     source: str
@@ -96,6 +97,7 @@ class Recording:
     run: RunInfo | None
     common_clock: bool
     replicas: int = 1
+    offsets: Mapping[int, int] = field(default_factory=dict)
 
     def found_of(self, replica: int) -> tuple[RankFound, ...]:
         """What was found on the ranks of one replica."""
@@ -173,6 +175,7 @@ def read_recording(
         run=run,
         common_clock=clocks.common,
         replicas=replicas,
+        offsets=clocks.offsets,
     )
 
 

@@ -91,4 +91,4 @@ def test_orders_side_by_side() -> None:
     rows = [line for line in text.splitlines() if line.startswith("dualpipev")]
     assert [row.split()[1] for row in rows] == ["serial", "aligned", "dualpipe"]
     assert rows[0].endswith("100.0 %")
-    assert "A2a exposed" in text
+    assert "Exposed a2a" in text
