@@ -236,7 +236,9 @@ def _row(setting: Setting, candidate: Candidate, per_chunk: bool) -> Row:
         return Row(candidate, setting, None, error)
     links = schedule.links
     transfers = int(links.crosses(links.inputs).sum() + links.crosses(links.gradients).sum())
-    return Row(candidate, setting, Figures(schedule, of, costs, bubbles(of), peak_in_flight_of(of), transfers))
+    # What was read from a file may be in parts already.
+    hidden = all_to_alls(of) if schedule.has_parts else None
+    return Row(candidate, setting, Figures(schedule, of, costs, bubbles(of), peak_in_flight_of(of), transfers, hidden))
 
 
 def _overlap_of(setting: Setting, candidate: Candidate) -> Overlap | None:
