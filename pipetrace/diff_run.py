@@ -130,7 +130,7 @@ class RunDiff:
             "step_makespans_ns": self.step_makespans,
             "waiting_policy": str(self.waiting.policy),
             **document(self.analysis),
-            **(self._matched() if actions else {}),
+            **(self._matched() if actions else self.diff.to_dict(actions=False)),
             "not_found": list(self.recording.missing),
             "notes": list(self.recording.notes),
         }

@@ -74,7 +74,7 @@ def write_diff(path: Path, run: RunDiff, *, colour: Colour = Colour.MICROBATCH) 
         OutputError: The suffix is unknown, or the file cannot be written.
     """
     suffix = suffix_of(path, DIFF_SUFFIXES)
-    both = [("ideal", run.diff.ideal), ("measured", run.diff.measured)]
+    both = [(run.base_title, run.diff.ideal), ("measured", run.diff.measured)]
     if suffix in TRACES:
         about = run.to_dict(actions=False)
         write_trace(path, both, schedule=run.schedule, costs=run.costs, metadata=about, colour=colour)
@@ -83,9 +83,8 @@ def write_diff(path: Path, run: RunDiff, *, colour: Colour = Colour.MICROBATCH) 
 
         write_diff_page(
             path,
-            run.diff,
-            title=f"{run.schedule.name}: ideal and measured",
-            schedule=run.schedule,
+            run.analysis,
+            title=f"{run.schedule.name}: {run.base_title} and measured",
             facts=run.facts,
             notes=[*run.recording.missing, *run.recording.notes],
             step_makespans=run.step_makespans,
