@@ -101,7 +101,7 @@ def drift_figure(of: Diff, unit: TimeUnit) -> Figure:
     figure = go.Figure()
     ranks = np.unique(of.rank).tolist()
     # From dark to light by rank: neighbours look alike, as they are.
-    colours = sample_colorscale("Cividis", [0.15 + 0.8 * i / max(1, len(ranks) - 1) for i in range(len(ranks))])
+    colours = sample_colorscale("Cividis", [0.3 + 0.55 * i / max(1, len(ranks) - 1) for i in range(len(ranks))])
     for colour, rank in zip(colours, ranks, strict=True):
         mine = np.flatnonzero(of.rank == rank)
         mine = mine[np.argsort(of.measured_end[mine], kind="stable")]
