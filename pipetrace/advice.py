@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pipetrace.compare import Comparison, Figures
 from pipetrace.metrics import MemorySizes, StageSizes, memory_over_time
 
@@ -13,6 +15,16 @@ def gib(size: float) -> str:
     '40.0 GiB'
     """
     return f"{size / 2**30:,.1f} GiB"
+
+
+def and_more(names: Sequence[str]) -> str:
+    """Those that tie, three of them by name.
+
+    >>> and_more(["zbv"]), and_more(["zbv", "interleaved-zb"]), and_more(["a", "b", "c", "d", "e"])
+    ('zbv', 'zbv and interleaved-zb', 'a, b, c and 2 more')
+    """
+    named = [*names[:3], *([f"{len(names) - 3} more"] if len(names) > 3 else [])]
+    return " and ".join([", ".join(named[:-1]), named[-1]][len(named) == 1 :])
 
 
 def bytes_needed(of: Figures, sizes: MemorySizes) -> int:
@@ -53,9 +65,10 @@ def _line(built: list[tuple[str, Figures]], sizes: MemorySizes, limit: int) -> s
     if not fitting:
         label, of = min(built, key=lambda one: bytes_needed(one[1], sizes))
         return f"none fits {gib(limit)}; {label} needs least, {gib(bytes_needed(of, sizes))}."
-    label, of = min(fitting, key=lambda one: (one[1].makespan, bytes_needed(one[1], sizes)))
-    text = f"{len(fitting)} of {len(built)} fit {gib(limit)}; {label} is the fastest of them"
-    text += f" ({gib(bytes_needed(of, sizes))})"
+    of = min((of for _, of in fitting), key=lambda of: of.makespan)
+    best = [f"{label} ({gib(bytes_needed(one, sizes))})" for label, one in fitting if one.makespan == of.makespan]
+    are = "is" if len(best) == 1 else "are"
+    text = f"{len(fitting)} of {len(built)} fit {gib(limit)}; {and_more(best)} {are} the fastest of them"
     if fastest[1].makespan < of.makespan:
         shorter = 1 - fastest[1].makespan / of.makespan
         text += f"; {fastest[0]} would be {100 * shorter:.1f} % faster but needs {gib(bytes_needed(fastest[1], sizes))}"

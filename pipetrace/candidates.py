@@ -14,7 +14,7 @@ from pipetrace.passes import MoeOrder, Overlap
 from pipetrace.passes.steady_pair import with_ratio, with_weight_share
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import ScheduleSpec, build_spec, check_options, get, listed
-from pipetrace.shown import shown
+from pipetrace.shown import printable, shown
 from pipetrace.times import parse_time
 from pipetrace.toml_file import parse_toml
 from pipetrace.waiting import Wait
@@ -67,6 +67,15 @@ def candidates_of(texts: Sequence[str], *, everything: bool) -> list[Candidate]:
     return [of_spec(spec, {}, spec.name) for spec in listed()[0]]
 
 
+def told_apart(candidates: Sequence[Candidate], sources: Sequence[str]) -> list[Candidate]:
+    """Candidates of files, one each: where two have one label the whole name of the file stands for it."""
+    labels = [candidate.label for candidate in candidates]
+    return [
+        replace(candidate, label=printable(source)) if labels.count(candidate.label) > 1 else candidate
+        for candidate, source in zip(candidates, sources, strict=True)
+    ]
+
+
 def of_spec(spec: ScheduleSpec, options: Mapping[str, object], label: str) -> Candidate:
     """A schedule of the registry, or one's own."""
 
@@ -116,7 +125,8 @@ def swept(text: str, base: Setting, unit: str) -> tuple[str, list[Setting]]:
         CostError: A value of p2p or p2p-across is no time, or what is swept needs another option.
     """
     variable, equals, listed = text.partition("=")
-    variable, values = variable.strip(), [value.strip() for value in listed.split(",") if value.strip()]
+    # Each once: a value given twice would be a second block of the same rows.
+    variable, values = variable.strip(), list(dict.fromkeys(v.strip() for v in listed.split(",") if v.strip()))
     if not equals or variable not in VARIABLES or not values:
         raise ScheduleError(
             f"cannot sweep {shown(text)}", f"write m=8,16,32; what can be swept is {', '.join(VARIABLES)}"
@@ -176,7 +186,7 @@ def _transfers(base: Setting, variable: str, value: str, unit: str) -> Setting:
     else:
         bandwidth = None if network.across is None else network.across.bandwidth
         costs = replace(base.costs, network=replace(network, across=Link(ns, bandwidth)))
-    return replace(base, costs=costs, value=float(value), label=f"{value} {unit}")
+    return replace(base, costs=costs, value=float(value), label=f"{value} {unit.replace('us', 'µs')}")
 
 
 def _count(base: Setting, variable: str, value: str, text: str) -> Setting:

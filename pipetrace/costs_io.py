@@ -139,7 +139,9 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
     if unknown:
         raise CostError(
             f"unknown entry {shown(min(unknown))} in the costs",
-            f"entries are {', '.join(_ENTRIES)}",
+            f"it is of a stage: default = {{ {min(unknown)} = 1 }}, or stages.0 = {{ {min(unknown)} = 1 }}"
+            if min(unknown) in _STAGE_ENTRIES
+            else f"entries are {', '.join(_ENTRIES)}",
         )
 
     def numbers(name: str, given: Any, allowed: Sequence[str]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from pipetrace.diff import Analysis, Diff, diff, median_step
 from pipetrace.diff.document import document, slip_parts
 from pipetrace.errors import CostError, TraceError
 from pipetrace.fit import fit_costs
+from pipetrace.metrics import all_to_alls
 from pipetrace.schedule import Schedule
 from pipetrace.shown import printable, shown
 from pipetrace.simulate import simulate
@@ -130,9 +131,25 @@ class RunDiff:
             "step_makespans_ns": self.step_makespans,
             "waiting_policy": str(self.waiting.policy),
             **document(self.analysis),
+            **self._all_to_alls(),
             **(self._matched() if actions else self.diff.to_dict(actions=False)),
             "not_found": list(self.recording.missing),
             "notes": list(self.recording.notes),
+        }
+
+    def _all_to_alls(self) -> dict[str, Any]:
+        """Lists in ns, an entry a rank; nothing where neither timeline has any."""
+        both = {"ideal": all_to_alls(self.diff.ideal), "measured": all_to_alls(self.diff.measured)}
+        if not any(len(of.tiles) for of in both.values()):
+            return {}
+        return {
+            "all_to_all": {
+                which: {
+                    f"{name}_ns": list(of.per_rank(getattr(of, column)))
+                    for name, column in (("time", "duration"), ("hidden", "hidden"), ("exposed", "exposed"))
+                }
+                for which, of in both.items()
+            }
         }
 
 
@@ -143,8 +160,7 @@ def diff_traces(
     transfers: Costs | None = None,
     *,
     before: Sequence[Path] = (),
-    labels: Sequence[str] = (),
-    progress: Callable[[int], None] | None = None,
+    reading: Mapping[str, Any] | None = None,
 ) -> RunDiff:
     """Reads traces and diffs their step of median makespan against the ideal, or against that of another run.
 
@@ -155,8 +171,7 @@ def diff_traces(
             the medians of what was measured.
         transfers: Costs whose transfers the ideal takes, where `costs` is None.
         before: Traces of an earlier run of the same schedule, to be held against in place of an ideal.
-        labels: Patterns of labels of the user's own, see `pipetrace.trace.labels.Labels`.
-        progress: Is told how many bytes of traces were read since it was told last.
+        reading: How traces are read: what `read_recording` takes beside paths and schedule, by name.
 
     Raises:
         TraceError: Nothing can be read, there is no schedule to compare with, or what lies in the run folder
@@ -167,7 +182,7 @@ def diff_traces(
     from pipetrace.trace.torch_csv import read_csv
     from pipetrace.trace.torch_profiler import read_recording
 
-    recording = read_recording(paths, schedule, labels=labels, progress=progress)
+    recording = read_recording(paths, schedule, **(reading or {}))
     recording = replace(recording, steps=tuple(step.of_replica(0) for step in recording.steps))
     for folder in paths:
         check_record(folder, recording)
@@ -200,7 +215,7 @@ def diff_traces(
     if of_folder is not None:
         check_order(of_folder, of, recording)
     if before:
-        earlier = read_recording(before, schedule, labels=labels)
+        earlier = read_recording(before, schedule, **(reading or {}))
         steps = [step.of_replica(0) for step in earlier.steps if step.is_compute.any()]
         was = steps[median_step(steps)]
         costs, costs_from = fit_costs(steps), f"none: held against {earlier.source}, {len(steps)} steps"

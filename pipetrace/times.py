@@ -20,6 +20,7 @@ MAX_COST = 1_000 * UNITS["s"]
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _MOST_DIGITS = 13  # before the point, of the longest time in ns
+_RANGE = "give a time between 0 and 1000 s"
 _FILE_HINT = 'give a number, e.g. 1 or 2.5; it is in the file\'s unit, ms unless the file says unit = "us"'
 
 
@@ -32,7 +33,7 @@ def parse_time(text: str, unit: str = "ms", hint: str = "") -> int:
         hint: What to do about a text that is no number; the command line's when empty.
 
     Raises:
-        CostError: The text is no finite number or longer than any cost can be, or the unit is unknown.
+        CostError: The text is no finite number, negative or longer than any cost can be, or the unit is unknown.
     """
     if not isinstance(unit, str) or unit not in UNITS:
         raise CostError(f"unknown unit {shown(unit)}", f"units are {', '.join(UNITS)}")
@@ -45,17 +46,16 @@ def parse_time(text: str, unit: str = "ms", hint: str = "") -> int:
         value = Decimal(text.strip())
         if value.is_zero():
             return 0
+        if value < 0:
+            raise CostError(f"a time of {shown(text.strip())[1:-1]} {unit} is negative", _RANGE)
         # Before any arithmetic: 1e999999999 cannot even be multiplied.
         if value.adjusted() <= _MOST_DIGITS:
             ns = (value * UNITS[unit]).to_integral_value()
-            if abs(ns) <= 2 * MAX_COST:
+            if ns <= 2 * MAX_COST:
                 return int(ns)
     except ArithmeticError:
         raise no_time from None
-    raise CostError(
-        f"a time of {shown(text.strip())[1:-1]} {unit} is too {'long' if value > 0 else 'short'}",
-        "give a time between 0 and 1000 s",
-    )
+    raise CostError(f"a time of {shown(text.strip())[1:-1]} {unit} is too long", _RANGE)
 
 
 def table_time(value: Any, unit: str) -> int:
@@ -64,7 +64,7 @@ def table_time(value: Any, unit: str) -> int:
         raise CostError(f"{shown(value)} is no time", _FILE_HINT)
     if isinstance(value, int) and value.bit_length() > 64:
         # Python refuses to write integers of thousands of digits, which TOML can hold.
-        raise CostError(f"a time of {shown(value)} {unit} is too long", "give a time between 0 and 1000 s")
+        raise CostError(f"a time of {shown(value)} {unit} is too long", _RANGE)
     return parse_time(str(value), unit, _FILE_HINT)
 
 

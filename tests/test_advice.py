@@ -38,13 +38,19 @@ def test_the_fastest_that_fits_and_what_a_faster_one_costs() -> None:
     comparison = compare(ALL, [SETTING])
     (line,) = advise(comparison, SIZES, 13 * GIB)
     assert line == (
-        "2 of 5 fit 13.0 GiB; zb-h1 is the fastest of them (12.0 GiB); "
+        "2 of 5 fit 13.0 GiB; zb-h1 (12.0 GiB) is the fastest of them; "
         "interleaved v=4 would be 1.7 % faster but needs 13.8 GiB."
     )
     assert advise(comparison, SIZES, 40 * GIB) == [
-        "5 of 5 fit 40.0 GiB; interleaved v=4 is the fastest of them (13.8 GiB)."
+        "5 of 5 fit 40.0 GiB; interleaved v=4 (13.8 GiB) is the fastest of them."
     ]
     assert advise(comparison, SIZES, GIB) == ["none fits 1.0 GiB; 1f1b needs least, 12.0 GiB."]
+
+
+def test_ties_are_named() -> None:
+    tied = [candidate_of(name) for name in ("1f1b", "interleaved-zb", "zbv")]
+    (line,) = advise(compare(tied, [SETTING]), SIZES, 40 * GIB)
+    assert line == "3 of 3 fit 40.0 GiB; interleaved-zb (12.0 GiB) and zbv (12.0 GiB) are the fastest of them."
 
 
 def test_a_line_for_each_value_of_a_sweep() -> None:

@@ -49,7 +49,7 @@ def test_times_are_exact_where_floats_are_not() -> None:
         ("F=1e18", "a time of 1e18 ns is too long"),
         ("F=1e999999999", "too long"),
         ("F=1e99999999999999999999", "is no time|too long"),
-        ("F=-1e999999999", "too short"),
+        ("F=-1e999999999", "negative"),
         ("F=" + "9" * 5000, r"9\.\.\. ns is too long"),
         ("F=0e999999999,I=1e-999999999,W=" + "0" * 5000, ""),
         ("F=" + "x" * 5000, r"x\.\.\.' is no time"),
@@ -212,3 +212,10 @@ def test_costs_of_a_wrong_type(wrong: Any) -> None:
             Link(0, bandwidth)  # type: ignore[arg-type]
         with pytest.raises(CostError, match="bandwidth"):
             Network(bandwidth=bandwidth)  # type: ignore[arg-type]
+
+
+def test_what_is_of_a_stage_is_sent_there() -> None:
+    with pytest.raises(CostError) as caught:
+        costs_from_dict({"recompute": 1})
+    assert "default = { recompute = 1 }" in caught.value.hint
+    assert costs_from_dict({"default": {"recompute": 1}}).default.recompute == 1_000_000

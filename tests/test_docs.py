@@ -34,8 +34,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def files(page: Path) -> list[tuple[str, str]]:
-    """(name, content) of every Python block that begins with `# file: NAME`; the commands of the page find them."""
-    return re.findall(r"```python\n# file: (\S+)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    """(name, content) of every block that begins with `# file: NAME`; the commands of the page find them."""
+    return re.findall(r"```(?:python|toml)\n# file: (\S+)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)

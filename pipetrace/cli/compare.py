@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pipetrace.compare import Candidate, Setting
 
 HELP = "Set schedules of the same model side by side: time, bubbles, memory, messages."
-EXAMPLE = "pipetrace compare 1f1b zb-h1 zbv interleaved:v=4 -p 8 -m 32 --sweep m=16,32,64 -o x.html"
+EXAMPLE = "pipetrace compare 1f1b zb-h1 zbv interleaved:v=4 -p 8 --sweep m=16,32,64 -o x.html"
 
 
 class Per(StrEnum):
@@ -67,32 +67,36 @@ def command(
     ] = None,
     out: Annotated[list[Path] | None, typer.Option("-o", "--out", metavar="FILE.html", help="Write a page.")] = None,
     as_json: options.Json = False,
+    typed: options.Typed = frozenset(),
 ) -> None:
     from pipetrace.advice import advise
-    from pipetrace.candidates import candidates_of, swept
+    from pipetrace.candidates import candidates_of, swept, told_apart
     from pipetrace.compare import Setting, compare
-    from pipetrace.metrics import parse_size
     from pipetrace.report.write import suffix_of
 
     for file in out or []:
         suffix_of(file, (".html",))
     swept_option = (sweep or "").partition("=")[0].strip()
+    _refuse_what_is_swept(swept_option, typed)
     of = moe.costs(costs.all(swept_option), costs.unit)
-    overlap = None if moe.grain is Grain.STAGE else moe.overlap(of)
+    overlap = moe.overlap(of)
     if overlap is not None and costs.costs is not None:
         raise typer.BadParameter("--costs is for whole stages, whose costs come out of their parts: give --parts")
-    settings = [Setting(*sizes.size, of, sizes.options, overlap, wait.waiting(costs.unit))]
+    in_stages = moe.grain is Grain.STAGE
+    settings = [Setting(*sizes.size, of, sizes.options, overlap, in_stages, wait.waiting(costs.unit))]
     variable = ""
     if sweep is not None:
         variable, settings = swept(sweep, settings[0], costs.unit)
     bytes_of = costs.memory_sizes()
     if bytes_of is not None and bytes_of.stages and costs_per is not Per.CHUNK:
         raise typer.BadParameter("[memory] by stage goes with --costs-per chunk: schedules cut the model differently")
-    limit = None if memory is None else parse_size(memory)
+    limit = None if memory is None else _limit(memory)
     if limit is not None and bytes_of is None:
         raise typer.BadParameter("--memory needs the model's sizes: [memory] in a --costs-file")
+    files = list(dict.fromkeys(sources or []))
+    own = told_apart([options.own_candidate(file) for file in files], files)
     comparison = compare(
-        [*candidates_of(names or [], everything=not sources), *map(options.own_candidate, sources or [])],
+        [*candidates_of(names or [], everything=not files), *own],
         settings,
         variable=variable,
         per_chunk=costs_per is Per.CHUNK,
@@ -112,6 +116,27 @@ def command(
 
         write_comparison_page(file, comparison, sizes=bytes_of, advice=advice)
         say(f"wrote {file}")
+
+
+_OPTION_OF = {"m": "microbatches", "p": "ranks", "v": "chunks", "weights": ""}  # --weights says something else
+
+
+def _refuse_what_is_swept(variable: str, typed: options.Typed) -> None:
+    """An option that the sweep replaces with each of its values would be lost without a word."""
+    option = _OPTION_OF.get(variable, variable)
+    if option.replace("-", "_") in typed:
+        given = f"-{variable}" if len(variable) == 1 else f"--{variable}"
+        raise typer.BadParameter(f"{given} and --sweep {variable}=… both say what {variable} is; leave one out")
+
+
+def _limit(text: str) -> int:
+    """Bytes that a rank has; a bare number is more likely to be GiB than meant."""
+    from pipetrace.errors import CostError
+    from pipetrace.metrics import parse_size
+
+    if text.strip().replace(".", "", 1).isdigit() and float(text) < 2**20:
+        raise CostError(f"--memory {text.strip()} is {text.strip()} bytes", f"give a unit: --memory {text.strip()}GiB")
+    return parse_size(text)
 
 
 def _shown(work: Iterable[tuple[Setting, Candidate]]) -> Iterable[tuple[Setting, Candidate]]:

@@ -33,11 +33,13 @@ def load(ctx: typer.Context, value: Path | None) -> Path | None:
     mine = _names(ctx.command)
     program: Any = ctx.find_root().command
     commands = {name: _names(command) for name, command in program.commands.items()}
-    of_any = {option for names in commands.values() for option in names}
+    of_any = {option: parameter for names in commands.values() for option, parameter in names.items()}
     given: dict[str, Any] = {}
     for key, entry in table.items():
         option = key.replace("_", "-")
         if isinstance(entry, Mapping):
+            if key not in commands and option in of_any:
+                raise _no_table(value, option, entry, of_any[option])
             if key not in commands:
                 raise _unknown(value, f"[{key}]", "command", key, commands)
             for inner in entry:
@@ -46,7 +48,8 @@ def load(ctx: typer.Context, value: Path | None) -> Path | None:
         elif key in commands and key not in of_any:
             raise ConfigError(f"{value}: {key} is {shown(entry)}, no table", f"write [{key}] and below it its options")
         elif option not in of_any:
-            raise _unknown(value, repr(key), "option", key, [*mine, *sorted(of_any - set(mine))])
+            others = {name: of_any[name] for name in sorted(set(of_any) - set(mine))}
+            raise _unknown(value, repr(key), "option", key, mine | others)
         elif option in mine:
             given[option] = entry
     given |= {key.replace("_", "-"): entry for key, entry in table.get(ctx.info_name or "", {}).items()}
@@ -106,8 +109,22 @@ def _checked(ctx: typer.Context, path: Path, parameter: Any, option: str, entry:
     return typed
 
 
-def _unknown(path: Path, where: str, what: str, key: str, known: Iterable[str]) -> ConfigError:
-    known = list(known)
+def _no_table(path: Path, option: str, entry: Mapping[str, Any], parameter: Any) -> ConfigError:
+    if "=" not in (getattr(parameter, "metavar", None) or ""):
+        return ConfigError(f"{path}: {option} is a table", f"give a value: {option} = …")
+    pairs = [f"{name}={value}" for name, value in entry.items()]
+    text = ", ".join(f'"{pair}"' for pair in pairs) if getattr(parameter, "multiple", False) else f'"{",".join(pairs)}"'
+    like = f"[{text}]" if getattr(parameter, "multiple", False) else text
+    return ConfigError(
+        f"{path}: {option} is a table", f"write it as on the command line: {option} = {shown(like)[1:-1]}"
+    )
+
+
+def _unknown(path: Path, where: str, what: str, key: str, known: Mapping[str, Any]) -> ConfigError:
+    long = next((name for name, of in known.items() if f"-{key}" in getattr(of, "opts", ())), None)
+    if long is not None:
+        return ConfigError(f"{path}: unknown {what} {where}", f"-{key} is called {long} here: {long} = …")
     near = difflib.get_close_matches(key.replace("_", "-"), known, n=1, cutoff=0.3)
-    hint = f"did you mean {near[0]}?" if near else f"{what}s are {', '.join(known)}"
+    few = f"{what}s are {', '.join(known)}" if len(known) < 12 else "`pipetrace COMMAND --help` names them all"
+    hint = f"did you mean {near[0]}?" if near else few
     return ConfigError(f"{path}: unknown {what} {where}", hint)

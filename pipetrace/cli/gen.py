@@ -37,6 +37,7 @@ def command(
     as_json: options.Json = False,
 ) -> None:
     from pipetrace.report.write import SCHEDULE_SUFFIXES, suffix_of, write_schedule
+    from pipetrace.trace.torch_csv import not_for_torch
 
     files = out or []
     for file in files:
@@ -47,6 +48,8 @@ def command(
     for file in files:
         write_schedule(file, schedule, timeline, of, colour=colour)
         say(f"wrote {file}")
+        if file.suffix.lower() == ".csv" and (why := not_for_torch(schedule)):
+            say(f"note: {file} is for pipetrace only: {why}")
     if as_json:
         from pipetrace.report.summary import schedule_summary, schedules_json
 

@@ -37,7 +37,7 @@ def _print(specs: list[ScheduleSpec]) -> None:
         (
             spec.name,
             spec.placement,
-            " ".join(FLAGS.get(option, option) for option in spec.options if option != "costs") or "-",
+            " ".join(FLAGS.get(option, f"--option {option}") for option in spec.options if option != "costs") or "-",
             spec.limits,
             spec.paper,
         )

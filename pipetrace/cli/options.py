@@ -203,7 +203,8 @@ class ActionCosts:
         str | None,
         typer.Option(
             metavar="F=1,…",
-            help="Times of F, I, W, B and FB, as F=1,I=1,W=1,B=2.",
+            help="Times of F, I, W, B and FB, as F=1,I=1,W=1,B=2: of a stage (a rank may hold several); in compare of "
+            "a rank of the plain pipeline.",
             show_default="F=1,I=1,W=1",
             rich_help_panel=COSTS,
         ),

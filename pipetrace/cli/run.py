@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -143,6 +144,8 @@ def command(
         wait=wait,
         reorder=not no_reorder,
     )
+    for folder in [out] if repeat == 1 else [out / str(number + 1) for number in range(repeat)]:
+        _tell_what_is_replaced(folder)
     before = _traces(out)
     try:
         if repeat == 1:
@@ -165,6 +168,16 @@ def command(
         say(f"the runs lie in {out}; next: pipetrace diff {out / '1'}")
     if not all(outcome.passed for _, outcome in checks):
         raise typer.Exit(1)
+
+
+def _tell_what_is_replaced(folder: Path) -> None:
+    from pipetrace.errors import TraceError
+    from pipetrace.trace.run_folder import RUN_FILE, read_run_info
+
+    if (folder / RUN_FILE).is_file():
+        with suppress(TraceError):  # the run itself says what is in its way
+            at = datetime.fromtimestamp(read_run_info(folder).started // 10**9).astimezone()
+            say(f"this run replaces that of {at:%Y-%m-%d %H:%M:%S} in {folder}")
 
 
 def _scheduled(

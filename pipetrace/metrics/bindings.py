@@ -126,6 +126,13 @@ def bindings(schedule: Schedule, timeline: Timeline, costs: Costs | None = None,
 
     own_end = np.where(came_after == NO_TILE, _NEVER, np.minimum(end[came_after] if n else came_after, start))
     by_rank = (came_after != NO_TILE) & (own_end >= edges.surely_there(producer, ready, there, received))
+    if schedule.has_parts:
+        # Behind a fence it waited for an all-to-all as if it took what that makes.
+        behind = by_rank & (came_after != previous) & (tiles.lane == Lane.COMPUTE)
+        behind &= tiles.lane[came_after] == Lane.ALL_TO_ALL
+        producer[behind], half[behind] = came_after[behind], tiles.code[came_after[behind]]
+        need[behind], received[behind] = Need.LOCAL, NO_TILE
+        ready[behind] = there[behind] = own_end[behind]
     # Asked for only when made: what the receiving rank did until then is what held it up.
     posted = edges.transfers.posted[received] if len(edges.transfers) else np.full(n, UNKNOWN, dtype=np.int64)
     late = (received != NO_TILE) & ~by_rank & (posted != UNKNOWN) & (posted > ready) & (posted <= there)

@@ -213,24 +213,19 @@ def _is_all_to_all_of_rank(tiles: Timeline, maker: IntArray, row: IntArray) -> B
 def _until_all_to_alls_began(
     of: Bindings, row: IntArray, idle_from: IntArray, until: IntArray, first: BoolArray
 ) -> list[tuple[IntArray, IntArray, IntArray, IntArray, IntArray]]:
-    """The first pieces of idle time that ends with what an all-to-all of the same rank makes, or behind a fence.
+    """The first pieces of idle time that ends with what an all-to-all of the same rank makes, or behind it.
 
-    First the all-to-alls before a fence come to their end. Then what the awaited one waits for is made and sent, by
-    another rank; the row behind such a piece is that all-to-all. What is left is the all-to-all itself.
+    What that all-to-all itself waits for is made, then sent, by another rank; the row behind such a piece is that of
+    the all-to-all. What is left of the idle time is the all-to-all.
     """
-    tiles, rank = of.tiles, of.tiles.rank[row]
-    behind = ~first & _is_all_to_all_of_rank(tiles, of.came_after[row], row)
-    fence = np.where(behind, np.clip(tiles.end[of.came_after[row]], idle_from, until), idle_from)
-    maker = of.producer[row]
+    tiles, rank, maker = of.tiles, of.tiles.rank[row], of.producer[row]
     waits = ~first & _is_all_to_all_of_rank(tiles, maker, row) & (of.producer[maker] != NO_TILE)
-    begun = np.where(waits, np.clip(tiles.start[maker], fence, until), fence)
-    made = np.where(waits, np.clip(of.ready[maker], fence, begun), fence)
+    begun = np.where(waits, np.clip(tiles.start[maker], idle_from, until), idle_from)
+    made = np.where(waits, np.clip(of.ready[maker], idle_from, begun), idle_from)
     there = np.where(waits, np.clip(of.there[maker], made, begun), made)
-    local, transfer = (np.full(row.size, _NUMBER[cause]) for cause in (Cause.LOCAL, Cause.TRANSFER))
     return [
-        (rank, idle_from, fence, local, row),
-        (rank, fence, made, _OF_NEED[of.need[maker]], maker),
-        (rank, made, there, transfer, maker),
+        (rank, idle_from, made, _OF_NEED[of.need[maker]], maker),
+        (rank, made, there, np.full(row.size, _NUMBER[Cause.TRANSFER]), maker),
     ]
 
 

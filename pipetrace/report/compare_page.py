@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from pipetrace.advice import and_more
 from pipetrace.compare import Comparison, Figures, Row
 from pipetrace.metrics import MemorySizes
 from pipetrace.report.compare_charts import sweep_figure, trade_figure
-from pipetrace.report.compare_table import LEGEND, Column, columns_of, heading, unit_of
+from pipetrace.report.compare_table import Column, columns_of, heading, legend_of, unit_of
 from pipetrace.report.figure import mode_for, tile_figures
 from pipetrace.report.html import Bar, chart, headline, section, table, write_page
 
@@ -58,7 +59,8 @@ def write_comparison_page(
             )
         )
     columns = columns_of(comparison, sizes)
-    body.append(section("figures", "Figures", _tables(comparison, columns), f'<p class="note">{escape(LEGEND)}</p>'))
+    legend = f'<p class="note">{escape(legend_of(comparison))}</p>'
+    body.append(section("figures", "Figures", _tables(comparison, columns), legend))
     if not comparison.variable:
         body.append(_tiles(comparison))
     write_page(path, title, heading(comparison, settings[0]), body)
@@ -69,7 +71,9 @@ def _headline(comparison: Comparison) -> list[tuple[str, str, str]]:
     built = [(row.candidate.label, row.figures) for row in comparison.rows if row.figures]
 
     def least(value: str) -> tuple[str, Figures]:
-        return min(built, key=lambda one: (getattr(one[1], value), one[1].makespan))
+        best = min(getattr(of, value) for _, of in built)
+        names = [label for label, of in built if getattr(of, value) == best]
+        return and_more(names), next(of for _, of in built if getattr(of, value) == best)
 
     fast, idle, spare = least("makespan"), least("global_idle"), least("peak_freed_at_weight_grad")
     return [
@@ -114,7 +118,7 @@ def _tiles(comparison: Comparison) -> str:
         if row.figures
     ]
     mode = mode_for(sum(len(timeline) for _, timeline in shown))
-    figures = tile_figures(shown, mode=mode)
+    figures = tile_figures(shown, mode=mode, unit=unit)
     last = len(figures) - 1
     charts = (
         chart(f"tiles-{index}" if index else "tiles", figure, "Tile charts of schedules", mode.value * (index == last))

@@ -31,7 +31,7 @@ LEGEND = (
 )
 PLAIN_LEGEND = "Params: full-size stages whose parameters a rank holds. Sends: messages between ranks in a step."
 MOE_LEGEND = (
-    "A2a exposed: Σ over ranks of the time of all-to-alls while their rank computes nothing, and its share of all "
+    "Exposed a2a: Σ over ranks of the time of all-to-alls while their rank computes nothing, and its share of all "
     "all-to-all time."
 )
 
@@ -73,8 +73,8 @@ def columns_of(comparison: Comparison, sizes: MemorySizes | None) -> list[Column
         exposed = [row.figures.exposed for row in comparison.rows if row.figures]
         digits = unit.decimals(exposed)
         columns += [
-            Column(("a2a ex-", f"posed {unit.name}"), lambda of: of.exposed, lambda ns: f"{ns / unit.ns:,.{digits}f}"),
-            Column(("of", "a2a"), lambda of: of.fraction_exposed, share),
+            Column(("exposed", f"a2a {unit.name}"), lambda of: of.exposed, lambda ns: f"{ns / unit.ns:,.{digits}f}"),
+            Column(("of all", "a2a"), lambda of: of.fraction_exposed, share),
         ]
     else:
         columns += [
@@ -100,7 +100,16 @@ def legend_of(comparison: Comparison) -> str:
 
 def unit_of(comparison: Comparison) -> TimeUnit:
     """The unit of all times of a comparison."""
-    return unit_for(max((row.figures.makespan for row in comparison.rows if row.figures), default=0))
+    makespan = max((row.figures.makespan for row in comparison.rows if row.figures), default=0)
+    return unit_for(makespan, [time for setting in comparison.settings for time in _times(setting).values()])
+
+
+def _times(setting: Setting) -> dict[str, int]:
+    """What an action costs, by its letter, in ns; B and FB only where they are given."""
+    default, pair = setting.costs.default, setting.costs.pair
+    times = {"F": default.F, "I": default.I, "W": default.W, "B": default.B}
+    times |= {"FB": None if pair is None else pair.duration, "recompute": default.recompute or None}
+    return {name: ns for name, ns in times.items() if ns is not None}
 
 
 def heading(comparison: Comparison, setting: Setting) -> str:
@@ -111,19 +120,16 @@ def heading(comparison: Comparison, setting: Setting) -> str:
         if name != comparison.variable
     ]
     costs, waiting, swept = setting.costs, setting.waiting, comparison.variable
-    default, network = costs.default, costs.network
-    unit = unit_for(max(default.F, default.I, default.W))
-    beside = {"B": default.B, "FB": None if costs.pair is None else costs.pair.duration}
-    beside |= {"recompute": default.recompute or None}
-    times = {name: getattr(default, name) for name in "FIW"} | {n: ns for n, ns in beside.items() if ns is not None}
-    numbers = ", ".join(f"{name} = {unit.number(ns)}" for name, ns in times.items())
+    network, unit = costs.network, unit_of(comparison)
+    numbers = ", ".join(f"{name} = {unit.number(ns)}" for name, ns in _times(setting).items())
     where = "a stage-chunk" if comparison.per_chunk else "a rank of the plain pipeline"
     differ = ", other stages differ" if costs.stages else ""
     if costs.jitter is not None:
         differ += f", ±{100 * costs.jitter.share:g} % (seed {costs.jitter.seed})"
     parts = [", ".join(sizes), f"{numbers} {unit.name} on {where}{differ}"]
-    if has_all_to_alls(comparison):
-        parts[1] = _of_layers(setting, swept, where)
+    if setting.overlap is not None or any(row.candidate.order is not None for row in comparison.rows):
+        own = any(row.candidate.order is not None for row in comparison.rows)
+        parts[1] = _of_layers(setting, swept, where, own_order=own)
     if costs.p2p and swept != "p2p":
         parts.append(f"transfers {unit.text(costs.p2p)}")
     if network.across is not None and network.ranks_per_node is not None:
@@ -134,12 +140,12 @@ def heading(comparison: Comparison, setting: Setting) -> str:
     return "; ".join(filter(None, parts))
 
 
-def _of_layers(setting: Setting, swept: str, where: str) -> str:
-    """How many MoE layers there are, in which order, and what their parts cost."""
+def _of_layers(setting: Setting, swept: str, where: str, *, own_order: bool) -> str:
+    """How many MoE layers there are, in which order unless schedules have their own, and what their parts cost."""
     overlap = setting.overlap or Overlap()
     layers = "layers as swept" if swept == "layers" else f"{overlap.layers} MoE layer{'s' * (overlap.layers != 1)}"
-    order = "" if swept == "moe-order" or setting.overlap is None else f", {overlap.order}"
-    text = f"{layers} on {where}{order}"
+    order = "" if own_order or swept == "moe-order" or setting.overlap is None else f", {overlap.order}"
+    text = f"{layers} on {where}{order}{', in whole stages' * setting.in_stages}"
     if swept in ("a2a", "weights"):
         return text
     return f"{text}: {layer_text(setting.costs.layer or LayerCosts())}"

@@ -69,7 +69,9 @@ def row_pixels(ranks: int) -> int:
     return max(8, min(34, 1100 // max(ranks, 1)))
 
 
-def tile_figures(timelines: Sequence[tuple[str, Timeline]], *, mode: Mode | None = None) -> list[Figure]:
+def tile_figures(
+    timelines: Sequence[tuple[str, Timeline]], *, mode: Mode | None = None, unit: TimeUnit | None = None
+) -> list[Figure]:
     """As many charts as are needed for none to be too tall, three at most, all on one time axis.
 
     The arguments are those of `tile_figure`.
@@ -91,7 +93,7 @@ def tile_figures(timelines: Sequence[tuple[str, Timeline]], *, mode: Mode | None
             used = 0.0
         charts[-1].append(panel)
         used += height
-    return [tile_figure(panels, mode=mode, span=span, pitch=pitch) for panels in charts]
+    return [tile_figure(panels, mode=mode, span=span, pitch=pitch, unit=unit) for panels in charts]
 
 
 def tile_figure(
@@ -101,6 +103,7 @@ def tile_figure(
     mode: Mode | None = None,
     span: int = 0,
     pitch: float | None = None,
+    unit: TimeUnit | None = None,
 ) -> Figure:
     """The tile chart of one or several timelines on a shared time axis, each from its own first action.
 
@@ -109,6 +112,7 @@ def tile_figure(
         beside: For each timeline a further line of each tile's hover text, empty where it has none.
         mode: How to draw; chosen by the number of tiles when None.
         span: ns that the time axis reaches at least, beside another chart.
+        unit: Of all times; the one that reads best when None.
         pitch: px of a rank's row; less where all of them would be taller than `MOST_HEIGHT`.
     """
     import plotly.graph_objects as go
@@ -117,7 +121,7 @@ def tile_figure(
     if mode is None:
         mode = mode_for(sum(len(timeline) for _, timeline in timelines))
     span = max([span, *(timeline.makespan for _, timeline in timelines)])
-    unit = unit_for(span)
+    unit = unit or unit_for(span)
     chunks = "" if mode is Mode.HEATMAP else legend_of_chunks([chunks_of(timeline) for _, timeline in timelines])
     # Chunks, and transfers and waits, each give the legend of a narrow page one more line.
     above = _TOP + _LINE * ((len(lanes) > 1) + bool(chunks))

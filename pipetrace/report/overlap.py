@@ -122,6 +122,23 @@ def overlap_tables(timeline: Timeline, unit: TimeUnit, parts: InParts | None = N
     return out
 
 
+def compared_overlap(ideal: Timeline, measured: Timeline, unit: TimeUnit) -> list[RenderableType]:
+    """All-to-alls of an ideal and of a measured timeline side by side; nothing where neither has any."""
+    both = [all_to_alls(timeline) for timeline in (ideal, measured)]
+    if not any(len(of.tiles) for of in both):
+        return []
+    head, columns = ["rank"], [[str(rank) for rank in range(ideal.ranks)]]
+    for name in ("duration", "hidden", "exposed"):
+        left, right = (of.per_rank(getattr(of, name)) for of in both)
+        cells = unit.column([*left, *right])
+        title = "all-to-all" if name == "duration" else name
+        head += [f"{title}\nideal", f"{title}\nmeasured"]
+        columns += [cells[: len(left)], cells[len(left) :]]
+    return [
+        table_of(head, list(zip(*columns, strict=True)), f"all-to-alls in {unit.name}; hidden: while the rank computes")
+    ]
+
+
 def _behind(hidden: Mapping[What, int], whole: int) -> str:
     named = [f"{name_of(what)} {percent(time / whole)}" for what, time in hidden.items()]
     more = [f"{len(named) - _MOST_BEHIND} more"] if len(named) > _MOST_BEHIND else []

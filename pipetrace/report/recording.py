@@ -33,8 +33,8 @@ def recording_summary(recording: Recording) -> dict[str, Any]:
         "found": [
             {
                 "rank": found.rank,
-                "replica": found.rank // recording.ranks,
-                "pipeline_rank": found.rank % recording.ranks,
+                "replica": found.replica,
+                "pipeline_rank": found.pipeline_rank,
                 "file": printable(str(found.file)),
                 "labels": str(found.labels.value),
                 "counts": dict(found.counts),
@@ -48,6 +48,7 @@ def recording_summary(recording: Recording) -> dict[str, Any]:
                 "replica": replica,
                 "actions": int((step.is_compute & (step.replica == replica)).sum()),
                 **_figures(recording, step.of_replica(replica), replica),
+                **_all_to_alls(step.of_replica(replica)),
             }
             for name, step in zip(recording.step_names, recording.steps, strict=True)
             for replica in range(recording.replicas)
@@ -79,11 +80,9 @@ class _Recorded:
 
 
 def _recorded(recording: Recording, step: Timeline, replica: int) -> _Recorded:
-    of, ranks = bubbles(step), [found.rank for found in recording.found_of(replica)]
-    columns = [
-        [column[rank % recording.ranks] for rank in ranks] for column in (of.busy, of.global_idle, of.in_span_idle)
-    ]
-    return _Recorded(ranks, of.makespan, *columns)
+    of, found = bubbles(step), recording.found_of(replica)
+    columns = [[column[f.pipeline_rank] for f in found] for column in (of.busy, of.global_idle, of.in_span_idle)]
+    return _Recorded([f.rank for f in found], of.makespan, *columns)
 
 
 def _figures(recording: Recording, step: Timeline, replica: int) -> dict[str, Any]:
@@ -98,6 +97,13 @@ def _figures(recording: Recording, step: Timeline, replica: int) -> dict[str, An
         "global_idle_ns": of.global_idle,
         **within,
     }
+
+
+def _all_to_alls(step: Timeline) -> dict[str, Any]:
+    from pipetrace.report.overlap import overlap_dict
+
+    found = overlap_dict(step)
+    return {"moe": found} if found else {}
 
 
 def print_recording(recording: Recording, *, console: Console | None = None) -> None:
@@ -118,8 +124,9 @@ def _parts(recording: Recording) -> list[RenderableType]:
     from rich.text import Text
 
     from pipetrace.report.layout import named_values, table_of
+    from pipetrace.report.overlap import overlap_tables
 
-    replica = min((found.rank // recording.ranks for found in recording.found), default=0)
+    replica = min((found.replica for found in recording.found), default=0)
     steps = [step.of_replica(replica) for step in recording.steps]
     measured = [step for step in steps if step.is_compute.any()]
     recorded = f"{len(recording.found)} recorded of {recording.ranks * recording.replicas}"
@@ -172,6 +179,7 @@ def _parts(recording: Recording) -> list[RenderableType]:
                 ["rank", *(title for title, _ in columns)], list(zip(*cells, strict=True)), f"times in {unit.name}"
             )
         )
+        tables += overlap_tables(chosen, unit)
     parts += [named_values(head), *tables]
     if recording.missing:
         parts.append(Text("\n".join(f"not found: {line}" for line in recording.missing), "yellow"))

@@ -21,7 +21,7 @@ from pipetrace.report.diff_tables import (
     what_if_rows,
 )
 from pipetrace.report.layout import named_values, table_of
-from pipetrace.report.overlap import InParts, overlap_tables
+from pipetrace.report.overlap import InParts, compared_overlap, overlap_tables
 from pipetrace.report.reordering import reordering_line
 from pipetrace.report.units import TimeUnit, percent, size_unit_for, unit_for
 from pipetrace.schedule import Schedule
@@ -178,6 +178,7 @@ def diff_tables(
         head += [f"{name}\n{first}", f"{name}\nmeasured"]
         columns += [both[: len(left)], both[len(left) :]]
     out.append(table_of(head, list(zip(*columns, strict=True)), f"idle time of each rank in {unit.name}"))
+    out += compared_overlap(diff.ideal, diff.measured, unit)
     worst = np.argsort(-diff.slip, kind="stable")[:WORST]
     out.append(
         table_of(

@@ -84,8 +84,8 @@ def layout_of(compute: Sequence[Timeline], columns: int, *, halves: bool) -> Lay
     until = max(ends, default=0)
     durations = np.concatenate([tiles.end - tiles.start for tiles in compute])
     durations = np.sort(durations[durations > 0])
-    if not durations.size:
-        return Layout(1.0, 1, tuple(((Window(0, columns),),) for _ in compute), False, columns)
+    if not durations.size:  # nothing takes time: a scale as good as any
+        return Layout(1e6, 1, tuple(((Window(0, columns),),) for _ in compute), False, columns)
     busy = np.cumsum(durations)
     least = float(durations[np.searchsorted(busy, _NEGLIGIBLE * busy[-1])])
     fine = least * (1 - 1e-9)

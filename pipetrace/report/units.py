@@ -60,11 +60,23 @@ class TimeUnit:
 MICROSECONDS, MILLISECONDS, SECONDS = TimeUnit("µs", 1_000), TimeUnit("ms", 1_000_000), TimeUnit("s", 1_000_000_000)
 
 
-def unit_for(span: int) -> TimeUnit:
-    """The unit in which a span of that many ns reads best."""
-    if span >= 10 * SECONDS.ns:
-        return SECONDS
-    return MILLISECONDS if span >= MILLISECONDS.ns or not span else MICROSECONDS
+def unit_for(span: int, beside: Iterable[int] = ()) -> TimeUnit:
+    """The unit in which a span of that many ns reads best.
+
+    Args:
+        span: ns.
+        beside: ns of other times in the same unit; it is smaller where its decimals cannot tell them.
+    """
+    wanted = (
+        SECONDS if span >= 10 * SECONDS.ns else MILLISECONDS if span >= MILLISECONDS.ns or not span else MICROSECONDS
+    )
+    beside = list(beside)
+
+    def tells(unit: TimeUnit) -> bool:
+        # All of it, or three digits at least.
+        return all(10 * ns >= unit.ns or ns * 10**MOST_DECIMALS % unit.ns == 0 for ns in beside)
+
+    return next((unit for unit in (SECONDS, MILLISECONDS) if unit.ns <= wanted.ns and tells(unit)), MICROSECONDS)
 
 
 def percent(share: float, *, signed: bool = False) -> str:

@@ -12,6 +12,7 @@ from pipetrace.errors import OutputError
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Timeline
 from pipetrace.trace.formats import TRACES, Colour, write_trace
+from pipetrace.trace.tracks import Labelled
 
 if TYPE_CHECKING:
     from pipetrace.diff_run import RunDiff
@@ -76,8 +77,7 @@ def write_diff(path: Path, run: RunDiff, *, colour: Colour = Colour.MICROBATCH) 
     suffix = suffix_of(path, DIFF_SUFFIXES)
     both = [(run.base_title, run.diff.ideal), ("measured", run.diff.measured)]
     if suffix in TRACES:
-        about = run.to_dict(actions=False)
-        write_trace(path, both, schedule=run.schedule, costs=run.costs, metadata=about, colour=colour)
+        _write_diff_trace(path, run, both, colour)
     elif suffix == ".html":
         from pipetrace.report.diff_page import write_diff_page
 
@@ -95,6 +95,26 @@ def write_diff(path: Path, run: RunDiff, *, colour: Colour = Colour.MICROBATCH) 
         from pipetrace.report.image import write_image
 
         write_image(path, tile_figure(both))
+
+
+def _write_diff_trace(path: Path, run: RunDiff, both: Labelled, colour: Colour) -> None:
+    from pipetrace.report.slip_args import slip_args
+    from pipetrace.trace.recorded import recorded_by_others
+
+    of = run.analysis
+    measured = run.diff.measured
+    write_trace(
+        path,
+        both,
+        schedule=run.schedule,
+        costs=run.costs if run.before is None else None,
+        # Without one clock a slip has no parts on other ranks.
+        more=slip_args(of) if of.one_clock and of.clocks is None else None,
+        # Of our own runs the files lie in the run folder, and hold little else.
+        recorded=recorded_by_others(run.recording, measured) if run.recording.run is None else (),
+        metadata=run.to_dict(actions=False),
+        colour=colour,
+    )
 
 
 def default_diff_files(traces: Sequence[Path]) -> list[Path]:

@@ -16,11 +16,12 @@ import numpy as np
 
 from pipetrace.action import BoolArray, IntArray
 from pipetrace.trace.cells import Cell, Digits, Literal, Table, Word, joined, only
+from pipetrace.trace.description import ARROWS, CATEGORIES, CounterTrack, Slices
 from pipetrace.trace.flows import Ends
 from pipetrace.trace.naming import Arg
 from pipetrace.trace.packing import packing
 from pipetrace.trace.text import Choice, Text, where
-from pipetrace.trace.tracks import ARROWS, CATEGORIES, CounterTrack, Slices, Tracks
+from pipetrace.trace.tracks import Tracks
 
 _DECIMALS = Table([f".{ns:03d}".rstrip("0").encode() if ns else b"" for ns in range(1000)])
 

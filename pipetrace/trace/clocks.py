@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pipetrace.shown import printable
 from pipetrace.timeline import UNKNOWN
 from pipetrace.trace.labels import sender_of
-from pipetrace.trace.load import TraceFile
+from pipetrace.trace.rank_reading import RankReading
 from pipetrace.trace.reading.model import Compute, RankStep, RankSteps, Span, sent
 
+_MOST_STEPS_APART = 10
 NOT_ALIGNED = "ranks' clocks were not aligned: compare within ranks only"
 
 
@@ -38,16 +39,18 @@ class Clocks:
     uncertainty: int = 0
 
 
-def clocks_of(traces: Mapping[int, TraceFile], steps: Mapping[int, RankSteps], ranks: int) -> Clocks:
+def clocks_of(traces: Mapping[int, RankReading], steps: Mapping[int, RankSteps], ranks: int) -> Clocks:
     """Whether all ranks read one clock, and why that is believed.
 
     Args:
-        traces: By global rank, replica by replica.
+        traces: By place, replica × p + pipeline rank.
         steps: What each rank did.
         ranks: Of a replica.
     """
     if len(traces) == 1:
         return Clocks(True)
+    if (apart := _apart(steps)) is not None:
+        return Clocks(False, (apart,))
     clocks = [trace.pipetrace.get("clock") for trace in traces.values()]
     if all(isinstance(clock, dict) for clock in clocks):
         told = [(clock.get("host"), clock.get("boot_id")) for clock in clocks if isinstance(clock, dict)]
@@ -72,6 +75,28 @@ def clocks_of(traces: Mapping[int, TraceFile], steps: Mapping[int, RankSteps], r
         {rank: by for part in parts for rank, by in part.offsets.items()},
         max(part.uncertainty for part in parts),
     )
+
+
+def _apart(steps: Mapping[int, RankSteps]) -> str | None:
+    """What is wrong where ranks did one step at times that have nothing to do with each other."""
+    for name in {name: None for of in steps.values() for name in of.steps}:
+        spans = {
+            rank: Span(min(c.start for c in compute), max(c.end for c in compute))
+            for rank, of in steps.items()
+            if name in of.steps and (compute := of.steps[name].compute)
+        }
+        if not spans:
+            continue
+        longest = max(span.end - span.start for span in spans.values())
+        first = min(spans, key=lambda rank: spans[rank].end)
+        last = max(spans, key=lambda rank: spans[rank].start)
+        between = spans[last].start - spans[first].end
+        if between > _MOST_STEPS_APART * longest:
+            return (
+                f"{NOT_ALIGNED} ({name} of rank {last} lies {between / 1e9:,.3f} s behind that of rank {first}, and "
+                f"took {longest / 1e9:,.3f} s)"
+            )
+    return None
 
 
 def _aligned(steps: Mapping[int, RankSteps]) -> Clocks:

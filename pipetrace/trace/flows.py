@@ -122,6 +122,10 @@ class Ends:
         return Ends(self.row[mask], self.arrow[mask], self.at[mask])
 
 
+_NONE = np.zeros(0, dtype=np.int64)
+NO_ENDS = Ends(_NONE, _NONE, _NONE)
+
+
 class EndsBySlice:
     """All ends of one kind, found by the slices in which they lie.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
 from pipetrace.costs import Costs
 from pipetrace.schedule import Schedule
+from pipetrace.trace.naming import Arg
+from pipetrace.trace.recorded import Recorded
 from pipetrace.trace.tracks import Labelled, Tracks
 from pipetrace.version import __version__
 
@@ -30,6 +32,8 @@ def write_trace(
     *,
     schedule: Schedule | None = None,
     costs: Costs | None = None,
+    more: Callable[[slice], list[Arg]] | None = None,
+    recorded: Sequence[Recorded] = (),
     metadata: Mapping[str, object] = _NO_METADATA,
     colour: Colour = Colour.MICROBATCH,
 ) -> None:
@@ -41,6 +45,8 @@ def write_trace(
         timelines: One or two, with what to call them, e.g. ("ideal", …), ("measured", …).
         schedule: What they are of; without it idle time is not explained.
         costs: What the first was simulated with.
+        more: What else the tiles of the last say of themselves: annotations of some rows.
+        recorded: What was recorded besides, on the clock of the last.
         metadata: What else the file shall say.
         colour: What shares a colour.
 
@@ -50,7 +56,7 @@ def write_trace(
         ValueError: Neither one nor two timelines, or a colour that is none.
     """
     colour = Colour(colour)  # its text will do
-    tracks = Tracks(timelines, schedule, costs)
+    tracks = Tracks(timelines, schedule, costs, more=more, recorded=recorded)
     about = {**metadata, "writer": f"pipetrace {__version__}", **tracks.about()}
     if path.name.lower().endswith(PERFETTO):
         from pipetrace.trace.perfetto import write_perfetto

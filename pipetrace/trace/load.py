@@ -78,7 +78,8 @@ def load_file(path: Path, progress: Progress | None = None) -> list[TraceFile]:
         reader = Reader(path, source)
         traces += (_trace(path, of, source, list(_of_file(path, reader, source, of))) for of in reader.documents())
     name = printable(path.name)
-    last = [f"{name}: {line}" for line in (reader.trailing, source.left_out) if line is not None]
+    last = [f"{name}: {count} {what}" for what, count in reader.watch.counts.items()]
+    last += [f"{name}: {line}" for line in (reader.trailing, source.left_out) if line is not None]
     if len(traces) > 1:
         last.append(f"{name}: {len(traces)} traces stand one after the other in it, and all were read")
     traces[-1] = _with_notes(traces[-1], last)

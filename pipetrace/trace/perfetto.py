@@ -18,18 +18,19 @@ from pipetrace.action import BoolArray, IntArray
 from pipetrace.trace.cells import Cell, Digits, Literal, Table, Word, apart, joined, only
 from pipetrace.trace.chrome import json_text
 from pipetrace.trace.colours import distinct_ids
+from pipetrace.trace.description import CATEGORIES, CounterTrack, Slices
 from pipetrace.trace.flows import Ends
 from pipetrace.trace.naming import Arg
 from pipetrace.trace.packing import packing
 from pipetrace.trace.protobuf import data, fixed64s, messages, number, numbers, utf8
 from pipetrace.trace.text import Choice, Text
-from pipetrace.trace.tracks import CATEGORIES, CounterTrack, Slices, Tracks
+from pipetrace.trace.tracks import Tracks
 
 _MOST_NAMES = 1 << 16  # that are kept to be referred to; names beyond are written out, so that memory is bounded
 
 # Numbers of fields, by message.
 _PACKET = 1  # of Trace
-_CLOCK_SNAPSHOT, _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _INTERNED, _FLAGS, _DESCRIPTOR = 6, 8, 10, 11, 12, 13, 60
+_TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _INTERNED, _FLAGS, _DESCRIPTOR = 8, 10, 11, 12, 13, 60
 _UUID, _NAME, _PARENT, _COUNTER, _ORDERING, _RANK = 1, 2, 5, 8, 11, 12  # of TrackDescriptor
 _UNIT, _UNIT_NAME = 3, 6  # of CounterDescriptor
 _CATEGORY_IIDS, _ANNOTATIONS, _TYPE, _NAME_IID, _TRACK, _TEXT_NAME, _VALUE = 3, 4, 9, 10, 11, 23, 30  # of TrackEvent
@@ -41,7 +42,6 @@ _BEGIN, _END, _INSTANT, _COUNT = 1, 2, 3, 4  # types of TrackEvent
 _EXPLICIT = 3  # order of children
 _TIME_NS = 1  # unit
 _CLEARED, _NEEDED = 1, 2  # incremental state
-_REALTIME, _BOOTTIME = 1, 6  # clocks
 _ONLY = number(_SEQUENCE, 1)
 _ROOT = 1 << 32  # uuid above all pids and tids
 
@@ -70,19 +70,25 @@ def _packet(content: bytes) -> bytes:
 
 
 def _declarations(tracks: Tracks, about: Mapping[str, object]) -> Iterator[bytes]:
-    if tracks.epoch:
-        clocks = ((_BOOTTIME, 0), (_REALTIME, tracks.epoch))
-        snapshot = b"".join(data(1, number(1, clock) + number(2, time)) for clock, time in clocks)
-        yield _packet(data(_CLOCK_SNAPSHOT, snapshot))
-    title = about.get("schedule", "pipetrace")
-    yield _declared(_ROOT, str(title), None, 0)
+    yield _declared(_ROOT, _title(about), None, 0)
+    below = len(tracks.tracks) + len(tracks.counters)  # of what else is in a group
     for rank, process in enumerate(tracks.processes):
-        yield _declared(process.pid, process.name, _ROOT, rank)
+        if process.within is None:
+            yield _declared(process.pid, process.name, _ROOT, rank)
+        else:
+            parent, name = process.within
+            yield _declared(process.pid, name, parent, below + rank)
     for rank, track in enumerate(tracks.tracks):
         yield _declared(track.tid, track.name, track.pid, rank)
     for rank, counter in enumerate(tracks.counters, start=len(tracks.tracks)):
         unit = number(_UNIT, _TIME_NS) if counter.unit == "ns" else data(_UNIT_NAME, counter.unit)
         yield _declared(_counter_uuid(rank), counter.name, counter.pid, rank, data(_COUNTER, unit))
+
+
+def _title(about: Mapping[str, object]) -> str:
+    """What the track that holds all is called."""
+    sizes = [f"{about[name]} {name}" for name in ("ranks", "microbatches") if name in about]
+    return ", ".join([str(about.get("schedule", "pipetrace")), *sizes])
 
 
 def _counter_uuid(rank: int) -> int:

@@ -21,7 +21,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipetrace.action import COMPUTE_KINDS, WHOLE_STAGE_KINDS, Action, Pair, code_text, parse
+from pipetrace.action import COMPUTE_KINDS, WHOLE_STAGE_KINDS, Action, Pair, code_layer, code_text, parse
 from pipetrace.errors import ActionError, ScheduleError
 from pipetrace.placement import Placement
 from pipetrace.reading import read_whole
@@ -66,6 +66,15 @@ def write_csv(schedule: Schedule, path: Path) -> None:
     """
     with replacing(path) as file:
         file.write(format_csv(schedule).encode())
+
+
+def not_for_torch(schedule: Schedule) -> str:
+    """Why torch's own runtime cannot read a schedule's CSV; empty where it can."""
+    if schedule.placement.pipes > 1:
+        return f"torch has no schedules of {schedule.placement.pipes} pipes, and does not read cells as d1:0F3"
+    if (code_layer(schedule.code) >= 0).any():
+        return "torch has no parts of layers, and does not read cells as 0F0@0.attn"
+    return ""
 
 
 def read_csv(path: Path, name: str | None = None) -> CsvSchedule:

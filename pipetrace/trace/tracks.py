@@ -9,8 +9,8 @@ Slices come in blocks of columns, so that a million of them are cheap in time an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -22,79 +22,19 @@ from pipetrace.schedule import Schedule
 from pipetrace.timeline import UNKNOWN, Lane, Timeline
 from pipetrace.trace.counterparts import NO_TILE, Counterparts, counterparts
 from pipetrace.trace.counters import drift_series, exposed_series, idle_series, in_flight_series
-from pipetrace.trace.flows import Arrows, Ends, EndsBySlice, dependencies, place, place_either_way
+from pipetrace.trace.description import LANES, CounterTrack, Process, Slices, Track
+from pipetrace.trace.flows import NO_ENDS, Arrows, EndsBySlice, dependencies, place, place_either_way
 from pipetrace.trace.lanes import overlapping_sub_lanes
 from pipetrace.trace.marks import Marks, idle_marks, phase_marks, waits
 from pipetrace.trace.naming import Arg, several_stages, tile_args, tile_name
-from pipetrace.trace.text import Text
+from pipetrace.trace.recorded import Recorded
 
-LANES = ("phase", "compute", "idle", "all-to-all", "send", "recv", "waits")
-"""Names of tracks, in the order in which to show them."""
-CATEGORIES = ("phase", "compute", "idle", "all-to-all", "send", "recv", "wait")
-"""Of slices, by lane."""
-ARROWS = ("forward", "backward", "counterpart")
-"""What arrows are called: the data's way between ranks, and from a tile to the same one of the other timeline."""
 _LANE_OF_TILE = np.array([LANES.index(name) for name in ("compute", "all-to-all", "send", "recv")])  # by `Lane`
 _MOST_SUB_LANES = 1 << 30
 _ROWS = 1 << 14  # of a block
 
 Labelled: TypeAlias = Sequence[tuple[str, Timeline]]
 AnyInt = TypeVar("AnyInt", int, IntArray)
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A group of tracks. `pid` is unique and rises in the order in which to show them; `label` is its timeline's."""
-
-    pid: int
-    name: str
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Track:
-    """A line of slices that do not overlap. `tid` is unique over all processes, and no process's `pid`."""
-
-    tid: int
-    pid: int
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class CounterTrack:
-    """A value over time; `unit` is "ns", or what is counted."""
-
-    pid: int
-    name: str
-    unit: str
-    series: Series
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Slices:
-    """A block of n slices, those of one track in the order of time.
-
-    Args:
-        track: Of each the index in `Tracks.tracks`; columns of shape (n,).
-        lane: Index of its category.
-        name, args: What it is called, and what it says when clicked.
-        start, end: ns.
-        colour: What shares a colour shares this number; 0 for none.
-        leaves, arrives: The ends of arrows in the slices. The arrow's number is unique over the trace.
-    """
-
-    track: IntArray
-    lane: IntArray
-    name: Text
-    args: Sequence[Arg]
-    start: IntArray
-    end: IntArray
-    colour: IntArray
-    leaves: Ends
-    arrives: Ends
-
-    def __len__(self) -> int:
-        return self.start.size
 
 
 class Tracks:
@@ -106,9 +46,12 @@ class Tracks:
         timelines: One or two, with what to call them, e.g. ("ideal", …), ("measured", …).
         schedule: What they are of; without it idle time is not explained.
         costs: What the first was simulated with.
+        more: What else the tiles of the last say of themselves: annotations of some rows.
+        recorded: What was recorded besides, on the clock of the last.
 
     Attributes:
         processes, tracks, counters: To be declared before the slices.
+        whole: The process of all ranks together.
         arrows: How many there are.
         epoch: Unix time in ns of zero; 0 where the timeline has none. Of two, the second's.
         dropped: Arrows that could not be shown, because they would go back in time.
@@ -118,10 +61,19 @@ class Tracks:
         ValueError: Neither one nor two timelines.
     """
 
-    def __init__(self, timelines: Labelled, schedule: Schedule | None = None, costs: Costs | None = None) -> None:
+    def __init__(
+        self,
+        timelines: Labelled,
+        schedule: Schedule | None = None,
+        costs: Costs | None = None,
+        *,
+        more: Callable[[slice], list[Arg]] | None = None,
+        recorded: Sequence[Recorded] = (),
+    ) -> None:
         if not 1 <= len(timelines) <= 2:
             raise ValueError(f"one or two timelines can be shown together, not {len(timelines)}")
         self._labels = [label for label, _ in timelines]
+        self._more, self._recorded = more, recorded
         self._timelines = [_forward_only(timeline) for _, timeline in timelines]
         # By how much each timeline's clock is put later; a shifted copy of a large one would be dear.
         shifts = [-timeline.span[0] if len(timelines) > 1 else 0 for timeline in self._timelines]
@@ -144,7 +96,8 @@ class Tracks:
         if len(self._timelines) == 2:
             self._counterparts = counterparts(*self._timelines)
         self._draw_arrows()
-        self.counters = tuple(self._counters())
+        # Rank by rank: in this order the Perfetto UI pins them.
+        self.counters = tuple(sorted(self._counters(), key=lambda counter: counter.pid))
 
     def about(self) -> dict[str, object]:
         """What a trace says of what it shows."""
@@ -160,20 +113,30 @@ class Tracks:
 
     def __len__(self) -> int:
         """Slices."""
-        return sum(map(len, self._timelines)) + sum(len(marks) for several in self._marks for marks in several)
+        marks = sum(len(marks) for several in self._marks for marks in several)
+        return sum(map(len, self._timelines)) + marks + sum(map(len, self._recorded))
 
     def _declare_processes(self) -> None:
         self._ranks = max(timeline.ranks for timeline in self._timelines)
-        replicas = max(timeline.replicas for timeline in self._timelines)
+        self._replicas = max(timeline.replicas for timeline in self._timelines)
         processes = []
-        for process in range(self._ranks * replicas):
-            replica, rank = divmod(process, self._ranks)
-            name = f"rank {rank}" if replicas == 1 else f"replica {replica} rank {rank}"
+        for process in range(self._ranks * self._replicas):
+            name = self._rank_name(process)
             for source, label in enumerate(self._labels):
                 shown = name if len(self._labels) == 1 else f"{name} {label}"
                 processes.append(Process(self._pid(process, source), shown, label))
-        whole = Process(len(processes) + 1, "all ranks")
-        self.processes = (*processes, whole)
+        self.whole = Process(len(processes) + 1, "all ranks")
+        self.processes = (*processes, self.whole, *self._recorded_processes())
+
+    def _recorded_processes(self) -> Iterator[Process]:
+        last = len(self._labels) - 1
+        for pid, of in enumerate(self._recorded, start=self.whole.pid + 1):
+            name = self._rank_name(of.process)
+            yield Process(pid, f"{name} recorded", within=(self._pid(of.process, last), "recorded"))
+
+    def _rank_name(self, process: int) -> str:
+        replica, rank = divmod(process, self._ranks)
+        return f"rank {rank}" if self._replicas == 1 else f"replica {replica} rank {rank}"
 
     def _pid(self, process: AnyInt, source: int) -> AnyInt:
         return process * len(self._labels) + source + 1
@@ -202,6 +165,10 @@ class Tracks:
             # The one lane that is of use without its rank around it, e.g. pinned to the top.
             name = f"{self.processes[pid - 1].name} {LANES[lane]}" if LANES[lane] == "compute" else LANES[lane]
             tracks.append(Track(tid, pid, f"{name} {sub + 1}" if sub else name))
+        for number, of_rank in enumerate(self._recorded):
+            first = tracks[-1].tid + 1 if tracks else len(self.processes) + 1
+            pid = self.whole.pid + 1 + number
+            tracks += [Track(tid, pid, name) for tid, name in enumerate(of_rank.lanes, start=first)]
         self.tracks = tuple(tracks)
 
     def _group_of_tiles(self, source: int, rows: slice) -> IntArray:
@@ -245,10 +212,9 @@ class Tracks:
         self._arriving = EndsBySlice(every.consumer, every.arrive)
 
     def _counters(self) -> Iterator[CounterTrack]:
-        whole = self.processes[-1].pid
         for source, (timeline, shift) in enumerate(zip(self._timelines, self._shifts, strict=True)):
             label = f" {self._labels[source]}" if len(self._labels) > 1 else ""
-            yield CounterTrack(whole, f"idle{label}", "ranks", _later(idle_series(timeline), shift))
+            yield CounterTrack(self.whole.pid, f"idle{label}", "ranks", _later(idle_series(timeline), shift))
             held = {
                 name: in_flight_series(timeline, release)
                 for release, name in ((Kind.I, "in flight, freed at I"), (Kind.W, "in flight, freed at W"))
@@ -285,6 +251,10 @@ class Tracks:
             for number, marks in enumerate(self._marks[source]):
                 for first in range(0, len(marks), _ROWS):
                     yield self._marked(source, number, slice(first, min(first + _ROWS, len(marks))))
+        track = self._declared.size
+        for of_rank in self._recorded:
+            yield from of_rank.blocks(track, self._shifts[-1])
+            track += len(of_rank.lanes)
 
     def _tiles(self, source: int, first: int, last: int) -> Slices:
         timeline, shift, rows = self._timelines[source], self._shifts[source], slice(first, last)
@@ -292,6 +262,8 @@ class Tracks:
         args = tile_args(timeline, rows, shift)
         if (of := self._counterparts[source]) is not None:
             args += self._against(source, rows, of)
+        if self._more is not None and source == len(self._timelines) - 1:
+            args += self._more(rows)
         before = self._first_of[source]
         return Slices(
             self._track(self._group_of_tiles(source, rows), self._sub_of_tiles[source], rows),
@@ -320,7 +292,6 @@ class Tracks:
 
     def _marked(self, source: int, number: int, rows: slice) -> Slices:
         marks, shift = self._marks[source][number], self._shifts[source]
-        none = np.zeros(0, dtype=np.int64)
         return Slices(
             self._track(self._group_of_marks(source, marks, rows), self._sub_of_marks[source][number], rows),
             np.full(rows.stop - rows.start, LANES.index(marks.lane), dtype=np.int64),
@@ -329,8 +300,8 @@ class Tracks:
             marks.start[rows] + shift,
             marks.end[rows] + shift,
             marks.colour[rows],
-            Ends(none, none, none),
-            Ends(none, none, none),
+            NO_ENDS,
+            NO_ENDS,
         )
 
     def _track(self, group: IntArray, sub: IntArray | None, rows: slice) -> IntArray:

@@ -59,7 +59,7 @@ def test_sweep() -> None:
 def test_it_fits_the_terminal(sweep: tuple[str, ...], memory: bool, tmp_path: Path) -> None:
     (tmp_path / "costs.toml").write_text(MEMORY)
     given = ("--costs-file", "costs.toml", "--memory", "40GiB") if memory else ()
-    ran = pipetrace("compare", "-p", 8, "-m", 8, *sweep, *given, cwd=tmp_path)
+    ran = pipetrace("compare", "-p", 8, *(sweep or ("-m", 8)), *given, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert max(map(len, ran.stdout.splitlines())) <= 80
     assert "not built: it needs an even number, at least two a rank" in ran.stdout
@@ -127,7 +127,7 @@ def test_memory_in_json(tmp_path: Path) -> None:
         (8, True),
         (20, False),
     ]
-    assert document["advice"] == ["1 of 2 fit 10.0 GiB; 1f1b is the fastest of them (8.0 GiB)."]
+    assert document["advice"] == ["1 of 2 fit 10.0 GiB; 1f1b (8.0 GiB) is the fastest of them."]
 
 
 def test_a_page(tmp_path: Path) -> None:
@@ -147,3 +147,41 @@ def test_refusals(tmp_path: Path) -> None:
     (tmp_path / "costs.toml").write_text("[memory]\nparamters = 3\n")
     assert "unknown entry 'paramters' in memory" in refusal("compare", "--costs-file", "costs.toml", cwd=tmp_path)
     assert "no/such/x.html" in pipetrace("compare", "1f1b", "-o", "no/such/x.html", cwd=tmp_path).stderr
+
+
+def test_times_are_in_one_unit() -> None:
+    lines = pipetrace("compare", "1f1b", "-p", 8, "-m", 32, "--costs", "F=100,I=100,W=100", "--unit", "us").stdout
+    assert lines.startswith("p = 8, m = 32; F = 0.1, I = 0.1, W = 0.1 ms on a rank")
+    assert "makespan" in lines
+    assert "µs" not in lines
+    lines = pipetrace("compare", "1f1b", "-p", 8, "-m", 32, "--costs", "F=10.5,I=10,W=10", "--unit", "us").stdout
+    assert "F = 10.5, I = 10, W = 10 µs" in lines
+    assert "1,189.5" in lines
+
+
+@pytest.mark.parametrize(
+    ("given", "sweep", "flag"),
+    [
+        (("--p2p", 1), "p2p=0,1", "--p2p"),
+        (("-m", 8), "m=8,16", "-m"),
+        (("-v", 2), "v=2,4", "-v"),
+        (("--wait", "inline"), "wait=inline,prefetch", "--wait"),
+        (("--ranks-per-node", 4), "ranks-per-node=2", "--ranks-per-node"),
+    ],
+)
+def test_what_is_swept_is_not_given_too(given: tuple[object, ...], sweep: str, flag: str) -> None:
+    assert f"{flag} and --sweep {sweep.partition('=')[0]}=" in misuse(
+        "compare", "interleaved", *given, "--sweep", sweep
+    )
+
+
+def test_a_value_given_twice_is_one_block() -> None:
+    assert len(json_of("1f1b", "--sweep", "m=8, 8,16")["schedules"]) == 2
+
+
+@pytest.mark.parametrize("size", ["40", "40.5", "1048575"])
+def test_memory_wants_a_unit(size: str, tmp_path: Path) -> None:
+    (tmp_path / "costs.toml").write_text(MEMORY)
+    given = ("compare", "1f1b", "--costs-file", "costs.toml", "--memory")
+    assert f"give a unit: --memory {size}GiB" in refusal(*given, size, cwd=tmp_path)
+    assert pipetrace(*given, str(40 << 30), cwd=tmp_path).returncode == 0

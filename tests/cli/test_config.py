@@ -152,3 +152,20 @@ def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
 def test_no_file(tmp_path: Path) -> None:
     assert "nowhere.toml: No such file" in refusal("gen", "1f1b", "--config", "nowhere.toml", cwd=tmp_path)
     assert "--config" in misuse("gen", "1f1b", "--config")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("p = 4", "-p is called ranks here"),
+        ("m = 4", "-m is called microbatches here"),
+        ("[gen]\nv = 4", "-v is called chunks here"),
+        ("costs = { F = 1, I = 2 }", 'write it as on the command line: costs = "F=1,I=2"'),
+        ("option = { lag = 3 }", 'write it as on the command line: option = ["lag=3"]'),
+        ("ranks = { a = 3 }", "give a value: ranks ="),
+        ("xyzzyqq = 3", "`pipetrace COMMAND --help` names them all"),
+    ],
+)
+def test_what_is_written_otherwise_in_a_file_is_told(text: str, hint: str, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(text)
+    assert hint in refusal("gen", "1f1b", "--config", "c.toml", cwd=tmp_path)

@@ -89,7 +89,8 @@ def test_without_a_file_the_figures_are_printed() -> None:
         (["zb-h1", "-p", "99999999999999999999", "-m", "1"], "99999999999999999999 ranks (give at most 65535"),
         (["gpipe", "-p", "65536", "-m", "1048574"], "65536 ranks"),
         (["1f1b", "--costs", "F=x"], "'x' is no time"),
-        (["1f1b", "--costs", "F=-1"], "F costs -1000000 ns"),
+        (["1f1b", "--costs", "F=-1"], "a time of -1 ms is negative"),
+        (["1f1b", "--p2p", "-1"], "a time of -1 ms is negative"),
         (["1f1b", "--unit", "h"], "unknown unit 'h'"),
         (["1f1b", "-o", "x.pdf"], "cannot tell the format of x.pdf"),
         (["1f1b", "-o", "no/such/x.json"], "no/such/x.json"),
@@ -126,3 +127,10 @@ def test_wrong_usage(arguments: list[str], words: str, tmp_path: Path) -> None:
     # Typer draws a box and breaks lines in it.
     said = re.sub(r"[\s│]+", " ", misuse("gen", *arguments, cwd=tmp_path))
     assert words in said
+
+
+def test_a_csv_that_torch_does_not_read_is_noted(tmp_path: Path) -> None:
+    ran = pipetrace("gen", "dualpipe", "-o", "x.csv", cwd=tmp_path)
+    assert ran.returncode == 0
+    assert "note: x.csv is for pipetrace only: torch has no schedules of 2 pipes" in ran.stderr
+    assert "note" not in pipetrace("gen", "zbv", "-o", "x.csv", cwd=tmp_path).stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -88,6 +89,39 @@ def test_read_a_run(folder: Path) -> None:
     ran = pipetrace("read", folder)
     assert "zb-h1, m = 4, workload sleep" in ran.stdout
     assert "2 steps" in ran.stdout
+
+
+def test_parts_of_moe_layers_run_and_their_all_to_alls_are_told(tmp_path: Path) -> None:
+    ran = pipetrace(
+        "run", "dualpipev", "-p", 2, "-m", 4, "--moe-order", "aligned", "--layers", 2, "--ep", 2,
+        "--parts", "attn=3,mlp=3,a2a=3", "--steps", 1, "--warmup", 0, "--check", "-o", tmp_path / "RUN",
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "messages on 4 ranks" in ran.stdout
+    read = pipetrace("read", tmp_path / "RUN")
+    assert "2 replicas of 2; times are of replica 0" in read.stdout
+    assert "of which exposed" in read.stdout
+    steps = json.loads(pipetrace("read", tmp_path / "RUN", "--json").stdout)["steps"]
+    assert [step["replica"] for step in steps] == [0, 1]
+    diff = pipetrace("diff", tmp_path / "RUN", "--json", "-o", tmp_path / "x.json")
+    document = json.loads(diff.stdout)
+    assert (document["missing"], document["extra"], document["reordered"]) == ([], [], [])
+    ideal, measured = document["all_to_all"]["ideal"], document["all_to_all"]["measured"]
+    assert measured == {name: steps[0]["moe"][name.replace("time", "all_to_all")] for name in measured}
+    for rank in range(2):
+        assert ideal["time_ns"][rank] == 2 * 4 * 2 * 4 * 3_000_000 <= measured["time_ns"][rank]
+        for of in (ideal, measured):
+            assert of["hidden_ns"][rank] + of["exposed_ns"][rank] == of["time_ns"][rank]
+            assert of["hidden_ns"][rank] > 0
+    assert "hidden: while the rank computes" in pipetrace("diff", tmp_path / "RUN", "-o", tmp_path / "x.json").stdout
+
+
+def test_parts_go_with_layers_that_have_them(tmp_path: Path) -> None:
+    out = ("-o", tmp_path / "RUN")
+    said = misuse("run", "1f1b", "-p", 2, "-m", 2, "--workload", "transformer", "--moe-order", "aligned", *out)
+    assert "--moe-order is for --workload sleep" in " ".join(said.replace("│", " ").split())
+    assert "whole stages is one without" in misuse("run", "1f1b", "--grain", "stage", *out)
+    assert "whole stages of sleep have no all-to-alls" in refusal("run", "1f1b", "-p", 2, "-m", 2, "--ep", 2, *out)
 
 
 def test_real_gradients_are_those_of_one_process(tmp_path: Path) -> None:
@@ -255,3 +289,10 @@ def test_repeated_runs_in_another_way_of_waiting(tmp_path: Path) -> None:
     assert "folders of runs: 1, 2" in said
     assert f"give one of these, e.g. {runs / '1'}" in said
     assert "goes with --wait dataflow" in misuse("run", "zb-h1", "--no-reorder", "-o", tmp_path / "x")
+
+
+def test_a_run_that_is_replaced_is_told(copied: Path) -> None:
+    ran = pipetrace("run", "1f1b", "-p", 2, "-m", 2, "--steps", 1, "-o", copied)
+    assert ran.returncode == 0, ran.stderr
+    assert re.match(r"this run replaces that of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d in ", ran.stderr)
+    assert tomllib.loads((copied / "run.toml").read_text())["schedule"] == "1f1b"

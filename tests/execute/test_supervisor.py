@@ -24,6 +24,7 @@ from pipetrace.execute.runner import describe
 from pipetrace.execute.supervisor import Supervisor
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import trace_name
+from pipetrace.waiting import Wait
 from tests.execute import faulty
 from tests.execute.processes import own_descendants
 
@@ -72,6 +73,18 @@ def test_a_rank_that_is_killed(tmp_path: Path) -> None:
     assert "memory" in error.hint
     # What the others had recorded is kept.
     assert [(tmp_path / trace_name(rank)).exists() for rank in range(3)] == [True, False, True]
+
+
+@pytest.mark.parametrize("fault", ["killed", "hanging"])
+def test_threads_that_wait_for_receives_keep_nobody(tmp_path: Path, fault: str) -> None:
+    config = RunConfig(costs=Costs(StageCosts(MS, MS, MS)), steps=3, warmup=0, wait=Wait.DATAFLOW)
+    before = time.monotonic()
+    with pytest.raises(RunError) as caught:
+        attempt(tmp_path, fault, config, stall_s=4.0)
+    assert time.monotonic() - before < LIMIT_S + 15
+    assert not own_descendants()
+    assert caught.value.message.startswith("rank 1 was in 1F2 of step 1 and ")
+    assert "rank 2 waited for 2RECV_F2 from rank 1 in step 1" in caught.value.message
 
 
 def test_a_rank_that_is_killed_by_a_signal_without_a_name(tmp_path: Path) -> None:

@@ -40,11 +40,12 @@ def test_what_a_rank_waits_for() -> None:
         (1, 2, Cause.LOCAL, parse_action("0F0@0.mlp")),
         (3, 4, Cause.LOCAL, parse_action("0F1@0.attn")),
         (5, 6, Cause.LOCAL, parse_action("0F1@0.mlp")),
-        (7, 8, Cause.LOCAL, parse_action("0B0@0.mlp")),
+        # The combine of F1 runs to 8, but what is waited for is the gradient, which comes later.
+        (7, 13, Cause.GRADIENT, parse_action("0B0@0.combine")),
     ]
-    waits = next(gap for gap in found if gap.cause is Cause.GRADIENT)
-    assert (waits.start, waits.end, waits.action_after) == (8 * MS, 13 * MS, parse_action("0B0@0.combine"))
-    assert waits.awaits == parse_action("1B0@0.attn")
+    # The second's input, of the first stage, is there at once: what it comes after is the combine of the tile before.
+    assert str(found[1]) == "rank 0 waits for F0 of stage 0 (combine of layer 0) on rank 0"
+    assert found[3].awaits == parse_action("1B0@0.attn")
 
 
 def test_activations_are_held_for_whole_stages() -> None:

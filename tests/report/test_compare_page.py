@@ -72,6 +72,7 @@ def test_the_page_says_what_it_shows(tmp_path: Path, one: Comparison, sweep: Com
     text = text_of(tmp_path / "a.html")
     assert "<img" not in text
     assert f"{len(one.rows)} schedules of the same model" in text
+    assert "<strong>interleaved-zb and zbv</strong><span>51.5 ms" in text
     for words in ("global idle = ", "in-span idle = ", "memory GiB", "p = 8, m = 16; F = 1"):
         assert words in text
     write_comparison_page(tmp_path / "b.html", sweep)
@@ -98,6 +99,13 @@ def test_it_opens_without_network_and_errors(
         assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
         seen.page.locator(f"{chart} .points path").first.hover(force=True)
         seen.page.wait_for_selector(f"{chart} .hovertext")
+        # The tool bar lies above the chart, not on its legend.
+        above = seen.page.evaluate(
+            "chart => [`${chart} .modebar`, `${chart} .main-svg`].map(part => document.querySelector(part)"
+            ".getBoundingClientRect()).reduce((bar, drawn) => drawn.top - bar.bottom)",
+            chart,
+        )
+        assert above >= -2
     assert seen.errors == []
     assert seen.away == []
 

@@ -47,3 +47,13 @@ def test_sizes_in_the_unit_of_the_largest() -> None:
     assert size_unit_for((1 << 30) - 1, "bytes").name == "MiB"
     assert size_unit_for(0, "bytes").column([0]) == ["0"]
     assert size_unit_for(5000, "chunks").column([5000, 1.5]) == ["5,000.00", "1.50"]
+
+
+def test_the_unit_can_tell_what_stands_beside() -> None:
+    assert unit_for(117_000_000, [1_000_000, 0]) is MILLISECONDS
+    assert unit_for(12_000_000, [100_000]) is MILLISECONDS
+    assert unit_for(12_000_000, [10_000]) is MILLISECONDS  # 0.01 ms is all of it
+    assert unit_for(12_000_000, [10_500]) is MICROSECONDS
+    assert unit_for(12 * SECONDS.ns, [1_250_000]) is MILLISECONDS
+    assert unit_for(12 * SECONDS.ns, [1]) is MICROSECONDS
+    assert unit_for(12 * SECONDS.ns, [2 * SECONDS.ns]) is SECONDS

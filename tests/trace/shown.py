@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pipetrace.trace.description import ARROWS, CATEGORIES
 from pipetrace.trace.flows import Ends
 from pipetrace.trace.text import strings
-from pipetrace.trace.tracks import ARROWS, CATEGORIES, Tracks
+from pipetrace.trace.tracks import Tracks
 
 
 class ArrowEnd(NamedTuple):

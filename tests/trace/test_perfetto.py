@@ -190,7 +190,7 @@ def test_one_colour_a_microbatch_or_by_kind(tmp_path: Path) -> None:
 
 
 def test_metadata_stands_on_the_first_event(tmp_path: Path) -> None:
-    path, found = written(
+    _, found = written(
         tmp_path,
         BOTH,
         metadata={"schedule": "zb-h1", "costs": {"F": 1.5}, "odd": "\ud800 \\", "big": 1 << 70, "yes": True},
@@ -201,8 +201,6 @@ def test_metadata_stands_on_the_first_event(tmp_path: Path) -> None:
     assert found.about["odd"] == "\ufffd \\"
     assert found.about["big"] == str(1 << 70)
     assert found.about["yes"] == "true"
-    (snapshot,) = [p.clock_snapshot for p in read(path.read_bytes()).packet if p.HasField("clock_snapshot")]
-    assert {c.clock_id: c.timestamp for c in snapshot.clocks} == {6: 0, 1: 1_790_857_026_000_000_123}
 
 
 @pytest.mark.parametrize("name", ["zbv", "dualpipe", "chimera", "interleaved"])

@@ -17,7 +17,7 @@ from pipetrace.passes import MoeOrder, Overlap, add_communication, expand_moe
 from pipetrace.placement import Placement
 from pipetrace.schedule import Schedule
 from pipetrace.simulate import simulate
-from pipetrace.trace.torch_csv import format_csv, parse_csv, read_csv, write_csv
+from pipetrace.trace.torch_csv import format_csv, not_for_torch, parse_csv, read_csv, write_csv
 from tests.passes.test_expand_moe import overlaps
 from tests.strategies import Sizes, sizes
 
@@ -267,3 +267,9 @@ def test_parts_as_text() -> None:
 def test_fences_stand_between_parts_only() -> None:
     with pytest.raises(ScheduleError, match="CSV: line 1, column 2: a fence stands between whole stages"):
         parse_csv("0F0,|,0B0\n", "x")
+
+
+def test_what_torch_does_not_read_is_known() -> None:
+    assert "2 pipes" in not_for_torch(pipetrace.build("dualpipe", 4, 8))
+    assert "4 pipes" in not_for_torch(pipetrace.build("chimera", 4, 8, pipes=4))
+    assert not_for_torch(pipetrace.build("dualpipev", 4, 8)) == not_for_torch(pipetrace.build("zbv", 4, 8)) == ""

@@ -21,6 +21,9 @@ _EXACT_BELOW = 2.0**43
 NONE = -1
 """Stands in a column where an event says nothing."""
 
+NAMELESS = "complete events without a name or a start were left out"
+NO_PHASE = "events of no known kind were left out"
+ENDLESS = "complete events without a duration were taken to have none"
 STRING_TIMES = "times in strings were read as numbers"
 
 
@@ -129,6 +132,7 @@ class Events:
 
 
 _TIMED = ("B", "E", "i")
+_PHASES = frozenset("BEXIiCbneSTpFstfPNODMVvRrcaL(),")  # of Chrome's trace format
 _COLUMNS = ("name", "category", "thread", "start", "end", "correlation", "stream", "device")
 
 
@@ -175,8 +179,14 @@ class Collector:
         starts, durations = [e.ts for e in complete], [0 if e.dur is None else e.dur for e in complete]
         if any(map(_has_lost_digits, (starts, durations, [e.ts for e in others if e.ph in _TIMED]))):
             return False
+        if len(complete) + len(others) < len(events):
+            self.mended[NAMELESS] += len(events) - len(complete) - len(others)
         for event in others:
+            if not isinstance(event.ph, str) or event.ph not in _PHASES:
+                self.mended[NO_PHASE] += 1
             self._add_other(event)
+        if endless := sum(e.dur is None for e in complete):
+            self.mended[ENDLESS] += endless
         self._add_complete(complete, starts, durations)
         return True
 

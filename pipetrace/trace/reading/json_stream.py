@@ -19,7 +19,7 @@ import msgspec
 
 from pipetrace.errors import TraceError
 from pipetrace.trace.reading.events import Args, Collector, Event
-from pipetrace.trace.reading.mending import COMMA, end_of_value, events_one_by_one, mended, value_of
+from pipetrace.trace.reading.mending import COMMA, Watch, end_of_value, events_one_by_one, mended, value_of
 from pipetrace.trace.reading.source import Source
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -80,6 +80,7 @@ class Reader:
         self.trailing: str | None = None
         """What stands behind the last document and is none."""
         self.has_byte_order_mark = False
+        self.watch = Watch()
 
     def documents(self) -> Iterator[Document]:
         """Every document, read to its end.
@@ -119,6 +120,7 @@ class Reader:
     def _more(self) -> bool:
         """Takes the next piece, and lets go of what was used; False at the end."""
         piece = self._source.read()
+        self.watch.see(piece, last=not piece)
         if piece:
             self._before += self._at
             self._data = self._data[self._at :] + piece
@@ -270,9 +272,10 @@ class Reader:
         try:
             events = self._decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            text, counts = mended(text)
-            if not counts:
+            mended_text, counts = mended(text)
+            if mended_text == text:
                 return False
+            text = mended_text
             try:
                 events = self._decoder.decode(text)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

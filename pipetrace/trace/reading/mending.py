@@ -6,6 +6,7 @@ comma. What was done is counted by kind, to be told.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections import Counter
@@ -21,6 +22,30 @@ SURROGATE = "halves of a character were replaced"
 COMMA = "commas too many or too few were overlooked"
 NO_UTF8 = "pieces of text that are no UTF-8 were replaced"
 
+
+class Watch:
+    """Counts what no JSON may hold, wherever it stands: decoders overlook it in what nobody asked for.
+
+    A key that one wrong byte made another key is such a place, and the value behind it would be lost without a word.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def see(self, piece: bytes, *, last: bool = False) -> None:
+        """Looks at the next piece."""
+        text = self._decoder.decode(piece, final=last)
+        if not text.isascii() and (wrong := text.count("\ufffd") - piece.count(b"\xef\xbf\xbd")) > 0:
+            self.counts[NO_UTF8] += wrong
+        if control := len(piece) - len(piece.translate(None, _CONTROLS)):
+            self.counts[CONTROL] += control
+        if b"\t" in piece and (tabs := len(_INNER_TAB.findall(piece))):
+            self.counts[CONTROL] += tabs
+
+
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\r"))
+_INNER_TAB = re.compile(rb"(?<=[^\n\r\t ,:\[{])\t+(?=[^\n\r\t }\],:])")  # one that indents nothing
 _TOKEN = re.compile(
     rb'"(?:[^"\\]|\\.)*"'  # a string, mended inside
     rb"|(?P<number>[-+]?\b(?:NaN|nan|Infinity|infinity|inf)\b)"
@@ -35,7 +60,7 @@ _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
 
 
 def mended(data: bytes) -> tuple[bytes, Counter[str]]:
-    """The text with what can be mended mended, and how often what was.
+    """The text with what can be mended mended, and how often what was; what a `Watch` counts is not counted.
 
     Pieces of one text may be mended one by one, where they are cut between values.
     """
@@ -43,9 +68,7 @@ def mended(data: bytes) -> tuple[bytes, Counter[str]]:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:
-        text = data.decode("utf-8", "replace")
-        counts[NO_UTF8] = text.count("\ufffd") - data.count(b"\xef\xbf\xbd")
-        data = text.encode()
+        data = data.decode("utf-8", "replace").encode()
 
     def mend(match: re.Match[bytes]) -> bytes:
         if match["number"]:
@@ -60,9 +83,7 @@ def mended(data: bytes) -> tuple[bytes, Counter[str]]:
 
 
 def _mended_string(text: bytes, counts: Counter[str]) -> bytes:
-    if _CONTROL.search(text):
-        text, count = _CONTROL.subn(b" ", text)
-        counts[CONTROL] += count
+    text = _CONTROL.sub(b" ", text)
     if b"\\" in text:
 
         def escape(match: re.Match[bytes]) -> bytes:
