@@ -14,9 +14,8 @@ class OnceCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """As of a command; raises BadParameter for an option that is given twice, or a number such as 1_0."""
         rest = super().parse_args(ctx, list(args))
-        given: dict[str, Any]
-        order: list[Any]
-        given, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        parsed: Any = self.make_parser(ctx).parse_args(args=list(args))
+        given, _, order = parsed
         for parameter in order:
             single = parameter.param_type_name == "option" and not parameter.multiple and not parameter.is_flag
             if single and order.count(parameter) > 1:
