@@ -79,10 +79,11 @@ def command(
     swept_option = (sweep or "").partition("=")[0].strip()
     _refuse_what_is_swept(swept_option, typed)
     of = moe.costs(costs.all(swept_option), costs.unit)
-    overlap = None if moe.grain is Grain.STAGE else moe.overlap(of)
+    overlap = moe.overlap(of)
     if overlap is not None and costs.costs is not None:
         raise typer.BadParameter("--costs is for whole stages, whose costs come out of their parts: give --parts")
-    settings = [Setting(*sizes.size, of, sizes.options, overlap, wait.waiting(costs.unit))]
+    in_stages = moe.grain is Grain.STAGE
+    settings = [Setting(*sizes.size, of, sizes.options, overlap, in_stages, wait.waiting(costs.unit))]
     variable = ""
     if sweep is not None:
         variable, settings = swept(sweep, settings[0], costs.unit)
