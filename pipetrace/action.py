@@ -61,7 +61,7 @@ TRANSFER_KINDS = SEND_KINDS | RECV_KINDS
 WHOLE_STAGE_KINDS = frozenset({Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD, Kind.OPTIM})
 
 # Fields of the code from the low bits up: kind 5, part 3, layer+1 10, microbatch+1 20, stage 16, pipe 6: 60 bits.
-_PART, _LAYER, _MICROBATCH, _STAGE, _PIPE, _CODE_BITS = 5, 8, 18, 38, 54, 60
+_PART, _LAYER, _MICROBATCH, _STAGE, _PIPE, CODE_BITS = 5, 8, 18, 38, 54, 60
 _PART_FIELDS = (1 << _MICROBATCH) - (1 << _PART)
 MAX_LAYER, MAX_MICROBATCH, MAX_STAGE, MAX_PIPE = (1 << 10) - 2, (1 << 20) - 2, (1 << 16) - 1, (1 << 6) - 1
 
@@ -216,7 +216,7 @@ class Action:
         code = int(code)
         layer, microbatch, part = code_layer(code), code_microbatch(code), code_part(code)
         try:
-            if code >> _CODE_BITS:
+            if code >> CODE_BITS:
                 raise ValueError
             return cls(
                 Kind(code_kind(code)),

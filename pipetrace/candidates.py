@@ -14,7 +14,7 @@ from pipetrace.passes import MoeOrder, Overlap
 from pipetrace.passes.steady_pair import with_ratio, with_weight_share
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import ScheduleSpec, build_spec, check_options, get, listed
-from pipetrace.shown import shown
+from pipetrace.shown import printable, shown
 from pipetrace.times import parse_time
 from pipetrace.toml_file import parse_toml
 from pipetrace.waiting import Wait
@@ -65,6 +65,15 @@ def candidates_of(texts: Sequence[str], *, everything: bool) -> list[Candidate]:
     if texts or not everything:
         return [candidate_of(text) for text in dict.fromkeys(texts)]
     return [of_spec(spec, {}, spec.name) for spec in listed()[0]]
+
+
+def told_apart(candidates: Sequence[Candidate], sources: Sequence[str]) -> list[Candidate]:
+    """Candidates of files, one each: where two have one label the whole name of the file stands for it."""
+    labels = [candidate.label for candidate in candidates]
+    return [
+        replace(candidate, label=printable(source)) if labels.count(candidate.label) > 1 else candidate
+        for candidate, source in zip(candidates, sources, strict=True)
+    ]
 
 
 def of_spec(spec: ScheduleSpec, options: Mapping[str, object], label: str) -> Candidate:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pipetrace.costs import Costs
 from pipetrace.errors import CostError, PipetraceError, ScheduleError, SizeError
 from pipetrace.metrics import AllToAlls, Bubbles, PeakInFlight, all_to_alls, bubbles, peak_in_flight_of
-from pipetrace.passes import MoeOrder, Overlap, expand_moe, stage_costs
+from pipetrace.passes import MoeOrder, Overlap, expand_moe, has_split_pairs, stage_costs, stage_schedule
 from pipetrace.same_model import cut
 from pipetrace.schedule import Schedule
 from pipetrace.simulate import simulate
@@ -26,7 +26,8 @@ class Setting:
         costs: Of a rank of the plain pipeline, or of a stage-chunk; see `compare`.
         options: Options of builders; each goes to those that take it.
         overlap: How stages are run in parts of MoE layers, with the layers of a stage of the plain pipeline, or of a
-            stage-chunk; None for whole stages.
+            stage-chunk; None where stages have no parts.
+        in_stages: Whether whole stages are simulated nevertheless, at what their parts come to.
         waiting: How ranks wait.
         value: Of the swept variable, for a chart's axis, or its place among words; None without a sweep.
         label: The same as it is printed.
@@ -37,6 +38,7 @@ class Setting:
     costs: Costs
     options: Mapping[str, object]
     overlap: Overlap | None = None
+    in_stages: bool = False
     waiting: Waiting = field(default_factory=Waiting)
     value: float | None = None
     label: str = ""
@@ -234,7 +236,9 @@ def _row(setting: Setting, candidate: Candidate, per_chunk: bool) -> Row:
         return Row(candidate, setting, None, error)
     links = schedule.links
     transfers = int(links.crosses(links.inputs).sum() + links.crosses(links.gradients).sum())
-    return Row(candidate, setting, Figures(schedule, of, costs, bubbles(of), peak_in_flight_of(of), transfers))
+    # What was read from a file may be in parts already.
+    hidden = all_to_alls(of) if schedule.has_parts else None
+    return Row(candidate, setting, Figures(schedule, of, costs, bubbles(of), peak_in_flight_of(of), transfers, hidden))
 
 
 def _overlap_of(setting: Setting, candidate: Candidate) -> Overlap | None:
@@ -264,10 +268,14 @@ def _row_in_parts(
             overlap = replace(overlap, layers=int(layers))
             if "costs" in candidate.takes:
                 schedule = candidate.build(p, m, options, stage_costs(costs, overlap))
-        schedule = expand_moe(schedule, overlap, costs)
+        if setting.in_stages:
+            costs = stage_costs(costs, overlap, split_pairs=has_split_pairs(schedule))
+            schedule = stage_schedule(schedule, overlap)
+        else:
+            schedule = expand_moe(schedule, overlap, costs)
         of = simulate(schedule, costs, setting.waiting)
     except (ScheduleError, CostError) as error:
         return Row(candidate, setting, None, error)
-    hidden, links = all_to_alls(of), schedule.links
+    hidden, links = None if setting.in_stages else all_to_alls(of), schedule.links
     transfers = int(links.crosses(links.inputs).sum() + links.crosses(links.gradients).sum())
     return Row(candidate, setting, Figures(schedule, of, costs, bubbles(of), peak_in_flight_of(of), transfers, hidden))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -160,8 +160,7 @@ def diff_traces(
     transfers: Costs | None = None,
     *,
     before: Sequence[Path] = (),
-    labels: Sequence[str] = (),
-    progress: Callable[[int], None] | None = None,
+    reading: Mapping[str, Any] | None = None,
 ) -> RunDiff:
     """Reads traces and diffs their step of median makespan against the ideal, or against that of another run.
 
@@ -172,8 +171,7 @@ def diff_traces(
             the medians of what was measured.
         transfers: Costs whose transfers the ideal takes, where `costs` is None.
         before: Traces of an earlier run of the same schedule, to be held against in place of an ideal.
-        labels: Patterns of labels of the user's own, see `pipetrace.trace.labels.Labels`.
-        progress: Is told how many bytes of traces were read since it was told last.
+        reading: How traces are read: what `read_recording` takes beside paths and schedule, by name.
 
     Raises:
         TraceError: Nothing can be read, there is no schedule to compare with, or what lies in the run folder
@@ -184,7 +182,7 @@ def diff_traces(
     from pipetrace.trace.torch_csv import read_csv
     from pipetrace.trace.torch_profiler import read_recording
 
-    recording = read_recording(paths, schedule, labels=labels, progress=progress)
+    recording = read_recording(paths, schedule, **(reading or {}))
     recording = replace(recording, steps=tuple(step.of_replica(0) for step in recording.steps))
     for folder in paths:
         check_record(folder, recording)
@@ -217,7 +215,7 @@ def diff_traces(
     if of_folder is not None:
         check_order(of_folder, of, recording)
     if before:
-        earlier = read_recording(before, schedule, labels=labels)
+        earlier = read_recording(before, schedule, **(reading or {}))
         steps = [step.of_replica(0) for step in earlier.steps if step.is_compute.any()]
         was = steps[median_step(steps)]
         costs, costs_from = fit_costs(steps), f"none: held against {earlier.source}, {len(steps)} steps"

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pipetrace.action import ALL_TO_ALL_PARTS, COMPUTE_KINDS, NO_ACTION, Kind, Part, code_kind, code_part, code_stage
-from pipetrace.costs import Costs, StageCosts
+from pipetrace.action import (
+    ALL_TO_ALL_PARTS,
+    COMPUTE_KINDS,
+    NO_ACTION,
+    IntArray,
+    Kind,
+    Part,
+    code_kind,
+    code_part,
+    code_stage,
+)
+from pipetrace.costs import Costs, PairCost, StageCosts
+from pipetrace.errors import TraceError
 from pipetrace.part_costs import LayerCosts, PartCosts
 from pipetrace.timeline import Timeline
 
@@ -66,3 +78,102 @@ def _fit_parts(steps: Sequence[Timeline]) -> Costs:
     stages = np.unique(code_stage(code)).tolist()
     layers = {s: LayerCosts(**{part.name.lower(): of(s, part) for part in Part}) for s in stages}
     return Costs(stage_layers=layers)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How one thing's durations scatter, in ns.
+
+    Args:
+        count: How often it was measured.
+        low, median, high: A tenth of all is below `low`, half below `median`, a tenth above `high`.
+    """
+
+    count: int
+    low: int
+    median: int
+    high: int
+
+    @classmethod
+    def of(cls, durations: IntArray) -> Spread:
+        """Of at least one duration."""
+        low, median, high = (int(value) for value in np.percentile(durations, [10, 50, 90]))
+        return cls(durations.size, low, median, high)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Measured costs, and how sure they are.
+
+    Args:
+        costs: To simulate with: medians.
+        actions: Spread by (stage, kind); the kind is its letter, "F&B" for pairs under their forward's stage, and with
+            its part behind it ("F mlp") where an MoE layer was taken apart.
+        transfers: Spread of all transfers between ranks; None where none can be timed.
+        transfers_between: Spread by (from stage, to stage).
+    """
+
+    costs: Costs
+    actions: Mapping[tuple[int, str], Spread]
+    transfers: Spread | None
+    transfers_between: Mapping[tuple[int, int], Spread]
+
+
+def fit(steps: Sequence[Timeline], *, common_clock: bool = True) -> Fit:
+    """Costs with their spread, transfers and pairs included.
+
+    A transfer is timed from when both sides were ready for it to its arrival, for which their clocks must be
+    comparable; its cost is the median over all. What a recomputed forward (activation checkpointing) takes is part of
+    the backward that it stands in: a trace does not tell them apart.
+
+    Args:
+        steps: Measured timelines of one schedule, of any replicas.
+        common_clock: Whether times of different ranks can be compared; where they cannot, transfers stay free.
+
+    Raises:
+        TraceError: Nothing was measured.
+    """
+    steps = [step for step in steps if step.is_compute.any()]
+    if not steps:
+        raise TraceError("no action was measured, so there are no costs", "`pipetrace read` tells what was found")
+    kept = np.isin(code_kind(_column(steps, "code")), list(map(int, COMPUTE_KINDS)))
+    code, partner, duration = (
+        column[kept] for column in (_column(steps, "code"), _column(steps, "partner"), _durations(steps))
+    )
+    names = (code_stage(code) << 10) | (code_part(code) << 6) | ((partner != NO_ACTION) << 5) | code_kind(code)
+    actions = {}
+    for name in np.unique(names).tolist():
+        letter = "F&B" if name >> 5 & 1 else Kind(name & 31).name
+        part = f" {Part(name >> 6 & 7).name.lower()}" if name >> 6 & 7 else ""
+        actions[name >> 10, letter + part] = Spread.of(duration[names == name])
+    costs = fit_costs(steps)
+    pairs = duration[partner != NO_ACTION]
+    if pairs.size:
+        median = int(np.median(pairs))
+        costs = replace(costs, pair=PairCost(median, median, median))
+    between = _transfers(steps) if common_clock else {}
+    if not between:
+        return Fit(costs, actions, None, {})
+    every = Spread.of(np.concatenate(list(between.values())))
+    spreads = {ends: Spread.of(durations) for ends, durations in sorted(between.items())}
+    return Fit(replace(costs, p2p=every.median), actions, every, spreads)
+
+
+def _column(steps: Sequence[Timeline], name: str) -> IntArray:
+    column: IntArray = np.concatenate([getattr(step, name) for step in steps])
+    return column
+
+
+def _durations(steps: Sequence[Timeline]) -> IntArray:
+    return _column(steps, "end") - _column(steps, "start")
+
+
+def _transfers(steps: Sequence[Timeline]) -> dict[tuple[int, int], IntArray]:
+    """Durations of the receives, by the stages at both ends."""
+    code, duration = _column(steps, "code"), _durations(steps)
+    between = {}
+    for kind, ahead in ((Kind.RECV_F, -1), (Kind.RECV_B, 1)):
+        of_kind = code_kind(code) == kind
+        for stage in np.unique(code_stage(code[of_kind])).tolist():
+            between[stage + ahead, stage] = duration[of_kind & (code_stage(code) == stage)]
+    return between

@@ -22,6 +22,7 @@ import numpy as np
 
 from pipetrace.action import (
     MAX_MICROBATCH,
+    MAX_PIPE,
     MAX_STAGE,
     NO_ACTION,
     Action,
@@ -33,19 +34,22 @@ from pipetrace.action import (
     pack,
 )
 from pipetrace.chain import Chain
-from pipetrace.errors import ScheduleError
+from pipetrace.errors import ActionError, ScheduleError
 from pipetrace.links import Links, link
 from pipetrace.placement import Placement
+from pipetrace.shown import shown
+from pipetrace.times import is_count
 from pipetrace.transfers import Transfers, check_transfers, find_transfers, is_transfer, with_sends
 from pipetrace.validation import validate
 
-# A code is linear in its fields, so an append needs no call: it is the hot path of every builder.
-_F, _B, _I, _W = (pack(int(kind), 0, 0) for kind in (Kind.F, Kind.B, Kind.I, Kind.W))
-_STAGE, _MICROBATCH, _PIPE = (
-    pack(0, 1, 0) - pack(0, 0, 0),
-    pack(0, 0, 1) - pack(0, 0, 0),
-    pack(0, 0, 0, 1) - pack(0, 0, 0),
-)
+# While a list is built its entries are sums: an append then needs no call and no comparison, and it is the hot path
+# of every builder. Fields are wider than in a code and begin in their middle, so that what is out of range, negative or
+# not, is still seen when the entries become codes. An entry below zero is minus the code of an appended `Action`.
+_MICROBATCH, _STAGE, _PIPE = 1 << 3, 1 << 33, 1 << 53
+_FIELDS = ((3, 30, MAX_MICROBATCH), (33, 20, MAX_STAGE), (53, 9, MAX_PIPE))
+"""Of microbatch, stage and pipe: the first bit, the number of bits, and the most that a code can hold."""
+_ZERO = sum(1 << first + bits - 1 for first, bits, _ in _FIELDS)
+_F, _B, _I, _W = (_ZERO + int(kind) for kind in (Kind.F, Kind.B, Kind.I, Kind.W))
 
 
 class RankOrder:
@@ -54,58 +58,84 @@ class RankOrder:
     The calls are named as the papers name the tiles, so that a schedule's file reads as its paper does.
     """
 
-    __slots__ = ("_codes", "_fences", "_partners")
+    __slots__ = ("_entries", "_fences", "_partners")
 
     def __init__(self) -> None:
-        self._codes = array("q")
+        self._entries = array("q")
         self._partners: dict[int, int] = {}
         self._fences: set[int] = set()
 
     def F(self, stage: int, microbatch: int, pipe: int = 0) -> None:
         """Appends a forward."""
-        self._codes.append(_F + stage * _STAGE + microbatch * _MICROBATCH + pipe * _PIPE)
+        self._entries.append(_F + stage * _STAGE + microbatch * _MICROBATCH + pipe * _PIPE)
 
     def B(self, stage: int, microbatch: int, pipe: int = 0) -> None:
         """Appends a full backward: input and weight gradient."""
-        self._codes.append(_B + stage * _STAGE + microbatch * _MICROBATCH + pipe * _PIPE)
+        self._entries.append(_B + stage * _STAGE + microbatch * _MICROBATCH + pipe * _PIPE)
 
     def I(self, stage: int, microbatch: int, pipe: int = 0) -> None:  # noqa: E743 - the field's own letter
         """Appends an input gradient (dX)."""
-        self._codes.append(_I + stage * _STAGE + microbatch * _MICROBATCH + pipe * _PIPE)
+        self._entries.append(_I + stage * _STAGE + microbatch * _MICROBATCH + pipe * _PIPE)
 
     def W(self, stage: int, microbatch: int, pipe: int = 0) -> None:
         """Appends a weight gradient (dW)."""
-        self._codes.append(_W + stage * _STAGE + microbatch * _MICROBATCH + pipe * _PIPE)
+        self._entries.append(_W + stage * _STAGE + microbatch * _MICROBATCH + pipe * _PIPE)
 
     def append(self, item: Action | Pair) -> None:
         """Appends any action, or an overlapped pair as one entry."""
         if isinstance(item, Pair):
-            self._partners[len(self._codes)] = item.backward.code
+            self._partners[len(self._entries)] = item.backward.code
             item = item.forward
-        self._codes.append(item.code)
+        self._entries.append(-item.code)
 
     def fence(self) -> None:
         """Keeps what comes next from starting before all that was appended so far has ended, on both lanes."""
-        self._fences.add(len(self._codes))
+        self._fences.add(len(self._entries))
 
     def __len__(self) -> int:
-        return len(self._codes)
+        return len(self._entries)
 
     def actions(self) -> Iterator[Action | Pair]:
-        """What was appended, in order."""
-        for position, code in enumerate(self._codes):
+        """What was appended, in order.
+
+        Raises:
+            ActionError: As `columns`.
+        """
+        for position, code in enumerate(self._as_codes().tolist()):
             action, backward = Action.from_code(code), self._partners.get(position)
             yield action if backward is None else Pair(action, Action.from_code(backward))
 
     def columns(self) -> tuple[IntArray, IntArray, BoolArray]:
-        """Codes, partners (`NO_ACTION` where an entry is no pair), and whether a fence stands before each."""
-        code = np.array(self._codes, dtype=np.int64)
+        """Codes, partners (`NO_ACTION` where an entry is no pair), and whether a fence stands before each.
+
+        Raises:
+            ActionError: A stage, microbatch or pipe is out of range; with its place in the list.
+        """
+        code = self._as_codes()
         partner = np.full(code.size, NO_ACTION, dtype=np.int64)
         for position, backward in self._partners.items():
             partner[position] = backward
         fence = np.zeros(code.size + 1, dtype=np.bool_)
         fence[list(self._fences)] = True
         return code, partner, fence[:-1]
+
+    def _as_codes(self) -> IntArray:
+        entries = np.array(self._entries, dtype=np.int64)
+        kind = entries & (1 << 3) - 1
+        fields = [(entries >> first & (1 << bits) - 1) - (1 << bits - 1) for first, bits, _ in _FIELDS]
+        microbatch, stage, pipe = fields
+        plain = entries >= 0
+        for field, (_, _, most) in zip(fields, _FIELDS, strict=True):
+            # Without a sign, what is below zero is far above the most.
+            strays = plain & (field.view(np.uint64) > most)
+            if strays.any():
+                at = int(np.argmax(strays))
+                try:
+                    Action(Kind(int(kind[at])), int(stage[at]), int(microbatch[at]), int(pipe[at]))
+                except ActionError as error:
+                    raise ActionError(f"entry {at} of its list: {error.message}", error.hint) from None
+        codes = pack(0, stage, microbatch) + kind + pipe * (pack(0, 0, 0, 1) - pack(0, 0, 0))
+        return np.where(plain, codes, -entries)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +151,9 @@ class Schedule:
         first: Row at which each rank's list begins, and n at the end; shape (ranks + 1,).
         fence: Before which rows a fence stands; shape (n,). None where actions are whole stages, which run one after
             the other anyway.
+
+    Raises:
+        ScheduleError: The columns do not go together; what they hold, `validate` looks at.
     """
 
     name: str
@@ -131,12 +164,39 @@ class Schedule:
     first: IntArray
     fence: BoolArray | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.placement, Placement):
+            raise ScheduleError(f"the placement of a schedule is {shown(self.placement)}", "give a Placement")
+        if not is_count(self.microbatches, MAX_MICROBATCH):
+            raise ScheduleError(f"a schedule of {shown(self.microbatches)} microbatches")
+        n, ranks = np.size(self.code), self.placement.ranks
+        for name, size, kind in (
+            ("code", n, np.int64),
+            ("partner", n, np.int64),
+            ("first", ranks + 1, np.int64),
+            ("fence", n, np.bool_),
+        ):
+            column = getattr(self, name)
+            if column is None and name == "fence":
+                continue
+            if not isinstance(column, np.ndarray) or column.dtype != kind or column.shape != (size,):
+                raise ScheduleError(
+                    f"{name} of a schedule is {shown(column)}",
+                    f"give an array of {np.dtype(kind)} and shape ({size},); Schedule.from_orders makes them all",
+                )
+        if self.first[0] != 0 or self.first[-1] != n or (np.diff(self.first) < 0).any():
+            raise ScheduleError(
+                f"first of a schedule is {shown(self.first.tolist())}, with {n} rows",
+                "it begins with 0, never falls, and ends with the number of rows",
+            )
+
     @classmethod
     def from_orders(cls, name: str, placement: Placement, microbatches: int, orders: Sequence[RankOrder]) -> Schedule:
         """The schedule of `orders`, one a rank.
 
         Raises:
-            ScheduleError: The sizes are out of range, or there is not one order a rank.
+            ScheduleError: The sizes are out of range, there is not one order a rank, or the stage, microbatch or pipe
+            of an action is out of range; with its rank and place in the list.
         """
         if not 1 <= microbatches <= MAX_MICROBATCH:
             raise ScheduleError(
@@ -147,7 +207,12 @@ class Schedule:
             raise ScheduleError(f"{placement.stages} stages are more than the {MAX_STAGE} that an action can name")
         if len(orders) != placement.ranks:
             raise ScheduleError(f"{len(orders)} lists of actions for {placement.ranks} ranks")
-        columns = [order.columns() for order in orders]
+        columns = []
+        for rank, order in enumerate(orders):
+            try:
+                columns.append(order.columns())
+            except ActionError as error:
+                raise ScheduleError(f"rank {rank}: {error.message}", error.hint) from None
         first = np.zeros(placement.ranks + 1, dtype=np.int64)
         np.cumsum([len(order) for order in orders], out=first[1:])
         code, partner = (np.concatenate([column[i] for column in columns]) for i in (0, 1))

@@ -24,6 +24,8 @@ def shown(value: object, longest: int = LONGEST) -> str:
         return f"a {type(value).__name__} with a huge integer"
     except RecursionError:
         return f"a {type(value).__name__} nested too deeply"
+    except Exception:  # noqa: BLE001 - a class of somebody's, which may raise anything
+        return f"a {type(value).__name__}"
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from pipetrace.action import (
+    CODE_BITS,
     COMPUTE_KINDS,
     NO_ACTION,
     TRANSFER_KINDS,
+    WHOLE_STAGE_KINDS,
     Action,
+    BoolArray,
     IntArray,
     Kind,
     Part,
     code_kind,
+    code_layer,
     code_microbatch,
     code_part,
     code_pipe,
@@ -20,7 +24,7 @@ from pipetrace.action import (
     is_all_to_all,
 )
 from pipetrace.chain import Chain
-from pipetrace.errors import ScheduleError
+from pipetrace.errors import ActionError, ScheduleError
 from pipetrace.placement import Placement
 
 _PARTS_HINT = "a schedule holds whole stages, or parts of layers and neither pairs nor SEND and RECV, which are derived"
@@ -46,7 +50,14 @@ def validate(code: IntArray, partner: IntArray, first: IntArray, placement: Plac
     def refuse(wrong: np.ndarray, reason: str, hint: str = "") -> None:
         if wrong.any():
             at = int(np.argmax(wrong))
-            action = Action.from_code(int(every[at]))
+            try:
+                action = Action.from_code(int(every[at]))
+            except ActionError as error:
+                row = int(np.concatenate([np.arange(code.size), np.flatnonzero(paired)])[at])
+                entry = row - int(first[rank[at]])
+                raise ScheduleError(
+                    f"rank {rank[at]}: entry {entry} of its list: {error.message}", error.hint
+                ) from None
             holder = -1
             if action.stage < placement.stages and action.pipe < placement.pipes:
                 holder = placement.rank(action.stage, action.pipe)
@@ -56,6 +67,14 @@ def validate(code: IntArray, partner: IntArray, first: IntArray, placement: Plac
                 hint,
             )
 
+    refuse(_is_no_action(every), "is no action")
+    mixed = paired.copy()
+    mixed[paired] = (kind[: code.size][paired] != Kind.F) | ~np.isin(kind[code.size :], (Kind.B, Kind.I))
+    refuse(
+        np.concatenate([mixed, mixed[paired]]),
+        "stands in a pair that does not join a forward and a backward",
+        "a pair is an F in code, and a B or I in partner",
+    )
     refuse(
         ~np.isin(kind, [int(k) for k in COMPUTE_KINDS | TRANSFER_KINDS]),
         "is no F, B, I or W, nor a SEND or RECV",
@@ -69,13 +88,11 @@ def validate(code: IntArray, partner: IntArray, first: IntArray, placement: Plac
         "names a microbatch of another pipe",
         f"pipe k of {placement.pipes} holds the k-th run of {microbatches // placement.pipes} consecutive microbatches",
     )
-    holder = np.array(placement.table, dtype=np.int64)[pipe, stage]
-    if (holder != rank).any():
-        refuse(
-            holder != rank,
-            f"stands on the wrong rank: the {placement.name} placement puts stage {{stage}} on rank {{holder}}",
-            _where_they_stand(placement, rank, pipe, stage),
-        )
+    refuse(
+        (holder := np.array(placement.table, dtype=np.int64)[pipe, stage]) != rank,
+        f"stands on the wrong rank: the {placement.name} placement puts stage {{stage}} on rank {{holder}}",
+        _where_they_stand(placement, rank, pipe, stage) if (holder != rank).any() else "",
+    )
 
     has_part = code_part(every) != 0
     if has_part.any():
@@ -111,6 +128,18 @@ def validate(code: IntArray, partner: IntArray, first: IntArray, placement: Plac
         if absent_slots.any():
             raise _missing(letter, int(np.argmax(absent_slots)), chain, placement, microbatches)
     return chain
+
+
+def _is_no_action(code: IntArray) -> BoolArray:
+    """Which codes `Action.from_code` refuses."""
+    kind, part, layer = code_kind(code), code_part(code), code_layer(code)
+    whole_stage = np.isin(kind, [int(k) for k in WHOLE_STAGE_KINDS])
+    in_parts = (part <= max(Part)) & np.isin(kind, [int(k) for k in COMPUTE_KINDS])
+    in_parts &= ~((kind == Kind.W) & is_all_to_all(code))
+    wrong: BoolArray = (code >> CODE_BITS != 0) | (kind == NO_ACTION) | (kind > max(Kind))
+    wrong |= (code_microbatch(code) < 0) != whole_stage
+    wrong |= ((part == 0) != (layer < 0)) | ((part != 0) & ~in_parts)
+    return wrong
 
 
 def _where_they_stand(placement: Placement, rank: IntArray, pipe: IntArray, stage: IntArray) -> str:

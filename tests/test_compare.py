@@ -288,3 +288,16 @@ def test_sweeps_of_moe_layers_that_cannot_be(text: str) -> None:
         swept(text, Setting(2, 4, Costs(), {}), "ms")
     with pytest.raises(ScheduleError, match="orders are serial"):
         candidate_of("dualpipev:moe-order=best")
+
+
+def test_whole_stages_at_what_parts_come_to() -> None:
+    costs, overlap = Costs(layer=parse_parts("mlp=2,a2a=1.5")), Overlap(MoeOrder.MEGATRON, 2)
+    both = [Setting(4, 8, costs, {}, overlap, in_stages) for in_stages in (False, True)]
+    for setting in both:
+        assert setting.overlap is overlap
+    parts, stages = (compare([candidate_of("dualpipev")], [setting]).rows[0].figures for setting in both)
+    assert parts is not None
+    assert stages is not None
+    assert parts.makespan == stages.makespan
+    assert (stages.all_to_alls, stages.exposed, stages.fraction_exposed) == (None, 0, 0.0)
+    assert not stages.schedule.has_parts

@@ -60,7 +60,7 @@ LAYERS = {
     "links": {"action", "chain", "errors"},
     "validation": {"action", "chain", "errors", "placement"},
     "transfers": {"action", "errors", "links"},
-    "schedule": {"action", "chain", "errors", "links", "placement", "transfers", "validation"},
+    "schedule": {"times", "action", "chain", "errors", "links", "placement", "transfers", "validation"},
     "channels": {"action", "errors", "schedule", "transfers"},
     "times": {"errors"},
     "jitter": {"action", "errors"},

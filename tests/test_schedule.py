@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipetrace.action import MAX_MICROBATCH, Action, Kind, Pair, parse
-from pipetrace.errors import DeadlockError, ScheduleError
+from pipetrace.action import COMPUTE_KINDS, MAX_MICROBATCH, Action, Kind, Pair, parse
+from pipetrace.errors import ActionError, DeadlockError, ScheduleError
 from pipetrace.placement import Placement
 from pipetrace.schedule import RankOrder, Schedule
 from pipetrace.schedules import build
-from tests.strategies import Sizes, sizes
+from tests.strategies import Sizes, actions, sizes
 
 
 def of(text: str, *, placement: Placement | None = None, microbatches: int = 1) -> Schedule:
@@ -216,3 +216,36 @@ def test_fences() -> None:
     assert whole.fence is None
     assert not whole.has_parts
     assert whole.same_order(replace(whole))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("FBIW"), *(st.integers(-(2**17), 2**17) for _ in range(2)), st.integers(-200, 200))
+    )
+)
+def test_fields_out_of_range_are_found_at_their_place(calls: list[tuple[str, int, int, int]]) -> None:
+    order, good, strays = RankOrder(), [], 0
+    for kind, stage, microbatch, pipe in calls:
+        getattr(order, kind)(stage, microbatch * 16, pipe)
+        try:
+            good.append(Action(Kind[kind], stage, microbatch * 16, pipe))
+        except ActionError:
+            strays += 1
+    if not strays:
+        assert list(order.actions()) == good
+        return
+    with pytest.raises(ActionError, match=r"of its list: (stage|microbatch|pipe) -?[0-9]+ of a . is outside"):
+        order.columns()
+    with pytest.raises(ScheduleError, match=r"rank 1: entry [0-9]+ of its list"):
+        Schedule.from_orders("x", Placement.loop(2), 4, [RankOrder(), order])
+
+
+@given(actions())
+def test_what_is_appended_is_what_was_called(action: Action) -> None:
+    order = RankOrder()
+    order.append(action)
+    assert list(order.actions()) == [action]
+    if action.kind in COMPUTE_KINDS and action.part is None:
+        called = RankOrder()
+        getattr(called, action.kind.name)(action.stage, action.microbatch, action.pipe)
+        assert list(called.actions()) == [action]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from pipetrace.cli import compare, diff, gen, list_, open_, read, run, show
+from pipetrace.cli import compare, diff, fit, gen, list_, open_, read, run, show
 from pipetrace.cli.spread import spread
 from pipetrace.version import __version__
 
@@ -25,6 +25,7 @@ for name, module in (
     ("run", run),
     ("read", read),
     ("diff", diff),
+    ("fit", fit),
     ("open", open_),
 ):
     app.command(name, help=module.HELP, epilog=f"Example: `{module.EXAMPLE}`")(spread(module.command))

@@ -70,7 +70,7 @@ def command(
     typed: options.Typed = frozenset(),
 ) -> None:
     from pipetrace.advice import advise
-    from pipetrace.candidates import candidates_of, swept
+    from pipetrace.candidates import candidates_of, swept, told_apart
     from pipetrace.compare import Setting, compare
     from pipetrace.report.write import suffix_of
 
@@ -79,10 +79,11 @@ def command(
     swept_option = (sweep or "").partition("=")[0].strip()
     _refuse_what_is_swept(swept_option, typed)
     of = moe.costs(costs.all(swept_option), costs.unit)
-    overlap = None if moe.grain is Grain.STAGE else moe.overlap(of)
+    overlap = moe.overlap(of)
     if overlap is not None and costs.costs is not None:
         raise typer.BadParameter("--costs is for whole stages, whose costs come out of their parts: give --parts")
-    settings = [Setting(*sizes.size, of, sizes.options, overlap, wait.waiting(costs.unit))]
+    in_stages = moe.grain is Grain.STAGE
+    settings = [Setting(*sizes.size, of, sizes.options, overlap, in_stages, wait.waiting(costs.unit))]
     variable = ""
     if sweep is not None:
         variable, settings = swept(sweep, settings[0], costs.unit)
@@ -92,8 +93,10 @@ def command(
     limit = None if memory is None else _limit(memory)
     if limit is not None and bytes_of is None:
         raise typer.BadParameter("--memory needs the model's sizes: [memory] in a --costs-file")
+    files = list(dict.fromkeys(sources or []))
+    own = told_apart([options.own_candidate(file) for file in files], files)
     comparison = compare(
-        [*candidates_of(names or [], everything=not sources), *map(options.own_candidate, sources or [])],
+        [*candidates_of(names or [], everything=not files), *own],
         settings,
         variable=variable,
         per_chunk=costs_per is Per.CHUNK,

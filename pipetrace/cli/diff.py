@@ -70,9 +70,8 @@ def command(
             schedule,
             of if costs.actions_given() else None,
             transfers=of if costs.transfers_given() else None,
-            labels=reading.label or (),
             before=before or (),
-            progress=progress,
+            reading={"progress": progress, **reading.options()},
         )
     # Files first: a reader of the output that goes away, as `| head` does, ends the command.
     for file in out or default_diff_files(traces):

@@ -9,12 +9,11 @@ from typing import Annotated
 
 import typer
 
-from pipetrace.action import NO_ACTION, Kind, code_kind
 from pipetrace.cli.options import ActionCosts
 from pipetrace.costs import Costs
 from pipetrace.errors import ScheduleError
 from pipetrace.parts_io import parse_parts
-from pipetrace.passes import After, MoeOrder, Overlap, expand_moe, stage_costs, stage_schedule
+from pipetrace.passes import After, MoeOrder, Overlap, expand_moe, has_split_pairs, stage_costs, stage_schedule
 from pipetrace.report.overlap import InParts
 from pipetrace.schedule import Schedule
 from pipetrace.shown import shown
@@ -162,9 +161,3 @@ class MoeOptions:
             return Planned(stages, of_stages)
         parts = InParts(overlap, costs, whole, (stages, of_stages))
         return Planned(expand_moe(whole, overlap, costs), costs, parts)
-
-
-def has_split_pairs(schedule: Schedule) -> bool:
-    """Whether the backward halves of a schedule's pairs are I rather than B."""
-    partner = schedule.partner[schedule.partner != NO_ACTION]
-    return bool((code_kind(partner) == Kind.I).any())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,6 +32,42 @@ class Reading:
             help="Labels of your own, as 'fwd mb(?P<microbatch>\\d+) stage(?P<stage>\\d+)'; repeatable.",
         ),
     ] = None
+
+    mesh: Annotated[
+        str | None,
+        typer.Option(
+            metavar="dp=2,pp=4",
+            help="How global ranks make up pipelines: sizes in torch's order, the last one counting fastest.",
+        ),
+    ] = None
+    step: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STEP", help="Only this step, by name or number; repeatable.", show_default="all"),
+    ] = None
+    replica: Annotated[
+        str | None,
+        typer.Option(metavar="N|slowest", help="Only this copy of the pipeline.", show_default="all"),
+    ] = None
+    jobs: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Processes that read at once.", show_default="as many as pay"),
+    ] = None
+
+    def options(self) -> dict[str, Any]:
+        """What `read_recording` takes beside paths and schedule.
+
+        Raises:
+            TraceError: --mesh is none.
+        """
+        from pipetrace.trace.places import parse_mesh
+
+        return {
+            "labels": self.label or (),
+            "mesh": None if self.mesh is None else parse_mesh(self.mesh),
+            "steps": self.step or (),
+            "replica": self.replica,
+            "jobs": self.jobs,
+        }
 
     def what_was_run(self, sizes: Sizes, source: str | None, costs: Costs, typed: Typed) -> Schedule | None:
         """The schedule that --schedule or --from names; None where neither was given.

@@ -73,6 +73,12 @@ def stage_schedule(schedule: Schedule, overlap: Overlap) -> Schedule:
     return with_lists(schedule, [[(code, NO_ACTION) for code in mine] for mine in lists])
 
 
+def has_split_pairs(schedule: Schedule) -> bool:
+    """Whether the backward halves of a schedule's pairs are I rather than B."""
+    partner = schedule.partner[schedule.partner != NO_ACTION]
+    return bool((code_kind(partner) == Kind.I).any())
+
+
 def _of_stage(layer: LayerCosts, layers: int, given: StageCosts) -> StageCosts:
     """The costs of a stage whose tiles run alone; the end of the step stays as given."""
     whole = {kind.name: layers * layer.total(kind) for kind in (Kind.F, Kind.B, Kind.I, Kind.W)}

@@ -10,7 +10,7 @@ from pipetrace.advice import and_more
 from pipetrace.compare import Comparison, Figures, Row
 from pipetrace.metrics import MemorySizes
 from pipetrace.report.compare_charts import sweep_figure, trade_figure
-from pipetrace.report.compare_table import LEGEND, Column, columns_of, heading, unit_of
+from pipetrace.report.compare_table import Column, columns_of, heading, legend_of, unit_of
 from pipetrace.report.figure import mode_for, tile_figures
 from pipetrace.report.html import Bar, chart, headline, section, table, write_page
 
@@ -59,7 +59,8 @@ def write_comparison_page(
             )
         )
     columns = columns_of(comparison, sizes)
-    body.append(section("figures", "Figures", _tables(comparison, columns), f'<p class="note">{escape(LEGEND)}</p>'))
+    legend = f'<p class="note">{escape(legend_of(comparison))}</p>'
+    body.append(section("figures", "Figures", _tables(comparison, columns), legend))
     if not comparison.variable:
         body.append(_tiles(comparison))
     write_page(path, title, heading(comparison, settings[0]), body)

@@ -31,7 +31,7 @@ LEGEND = (
 )
 PLAIN_LEGEND = "Params: full-size stages whose parameters a rank holds. Sends: messages between ranks in a step."
 MOE_LEGEND = (
-    "A2a exposed: Σ over ranks of the time of all-to-alls while their rank computes nothing, and its share of all "
+    "Exposed a2a: Σ over ranks of the time of all-to-alls while their rank computes nothing, and its share of all "
     "all-to-all time."
 )
 
@@ -73,8 +73,8 @@ def columns_of(comparison: Comparison, sizes: MemorySizes | None) -> list[Column
         exposed = [row.figures.exposed for row in comparison.rows if row.figures]
         digits = unit.decimals(exposed)
         columns += [
-            Column(("a2a ex-", f"posed {unit.name}"), lambda of: of.exposed, lambda ns: f"{ns / unit.ns:,.{digits}f}"),
-            Column(("of", "a2a"), lambda of: of.fraction_exposed, share),
+            Column(("exposed", f"a2a {unit.name}"), lambda of: of.exposed, lambda ns: f"{ns / unit.ns:,.{digits}f}"),
+            Column(("of all", "a2a"), lambda of: of.fraction_exposed, share),
         ]
     else:
         columns += [
@@ -127,7 +127,7 @@ def heading(comparison: Comparison, setting: Setting) -> str:
     if costs.jitter is not None:
         differ += f", ±{100 * costs.jitter.share:g} % (seed {costs.jitter.seed})"
     parts = [", ".join(sizes), f"{numbers} {unit.name} on {where}{differ}"]
-    if has_all_to_alls(comparison):
+    if setting.overlap is not None or any(row.candidate.order is not None for row in comparison.rows):
         own = any(row.candidate.order is not None for row in comparison.rows)
         parts[1] = _of_layers(setting, swept, where, own_order=own)
     if costs.p2p and swept != "p2p":
@@ -145,7 +145,7 @@ def _of_layers(setting: Setting, swept: str, where: str, *, own_order: bool) -> 
     overlap = setting.overlap or Overlap()
     layers = "layers as swept" if swept == "layers" else f"{overlap.layers} MoE layer{'s' * (overlap.layers != 1)}"
     order = "" if own_order or swept == "moe-order" or setting.overlap is None else f", {overlap.order}"
-    text = f"{layers} on {where}{order}"
+    text = f"{layers} on {where}{order}{', in whole stages' * setting.in_stages}"
     if swept in ("a2a", "weights"):
         return text
     return f"{text}: {layer_text(setting.costs.layer or LayerCosts())}"

@@ -33,8 +33,8 @@ def recording_summary(recording: Recording) -> dict[str, Any]:
         "found": [
             {
                 "rank": found.rank,
-                "replica": found.rank // recording.ranks,
-                "pipeline_rank": found.rank % recording.ranks,
+                "replica": found.replica,
+                "pipeline_rank": found.pipeline_rank,
                 "file": printable(str(found.file)),
                 "labels": str(found.labels.value),
                 "counts": dict(found.counts),
@@ -80,11 +80,9 @@ class _Recorded:
 
 
 def _recorded(recording: Recording, step: Timeline, replica: int) -> _Recorded:
-    of, ranks = bubbles(step), [found.rank for found in recording.found_of(replica)]
-    columns = [
-        [column[rank % recording.ranks] for rank in ranks] for column in (of.busy, of.global_idle, of.in_span_idle)
-    ]
-    return _Recorded(ranks, of.makespan, *columns)
+    of, found = bubbles(step), recording.found_of(replica)
+    columns = [[column[f.pipeline_rank] for f in found] for column in (of.busy, of.global_idle, of.in_span_idle)]
+    return _Recorded([f.rank for f in found], of.makespan, *columns)
 
 
 def _figures(recording: Recording, step: Timeline, replica: int) -> dict[str, Any]:
@@ -128,7 +126,7 @@ def _parts(recording: Recording) -> list[RenderableType]:
     from pipetrace.report.layout import named_values, table_of
     from pipetrace.report.overlap import overlap_tables
 
-    replica = min((found.rank // recording.ranks for found in recording.found), default=0)
+    replica = min((found.replica for found in recording.found), default=0)
     steps = [step.of_replica(replica) for step in recording.steps]
     measured = [step for step in steps if step.is_compute.any()]
     recorded = f"{len(recording.found)} recorded of {recording.ranks * recording.replicas}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,10 +58,10 @@ def charts(timelines: Sequence[tuple[str, Timeline]], *, width: int, colour: boo
     for index, ((title, timeline), tiles, held, bands) in enumerate(parts):
         if title:
             text.append(f"{title}\n", "bold")
-        ranks = [(tiles.where(tiles.rank == rank), _waits(timeline, rank)) for rank in range(timeline.ranks)]
+        rows = list(_rows(timeline, tiles))
         for band in bands:
-            for rank, (mine, waits) in enumerate(ranks):
-                text.append(f"rank {rank}".ljust(gutter))
+            for name, mine, waits in rows:
+                text.append(f"{name} ".rjust(gutter))
                 for window in band:
                     if window.cut:
                         text.append(cut_text(mine, layout, window), "dim")
@@ -76,10 +76,24 @@ def charts(timelines: Sequence[tuple[str, Timeline]], *, width: int, colour: boo
         cut = max([cut, *(len(window) * layout.step for band in bands for window in band if window.cut)])
     said = "" if layout.overview else legend_of_chunks(chunks, letters=palette is not Palette.FULL)
     text.append_text(_legend(compute, layout, tally, palette, said, width))
-    for note in _notes(layout, tally, palette, cut, gutter):
+    notes = _notes(layout, tally, palette, cut, gutter)
+    if any((timeline.lane == Lane.ALL_TO_ALL).any() for _, timeline in timelines):
+        notes.insert(0, "a2a: all-to-alls, dispatch and combine, of the rank above")
+    for note in notes:
         for line in textwrap.wrap(note, width):
             text.append(f"\n{line}", "dim")
     return text
+
+
+def _rows(timeline: Timeline, compute: Timeline) -> Iterator[tuple[str, Timeline, tuple[IntArray, IntArray]]]:
+    """Name, tiles and waits of each row: a rank's compute lane, and below it its all-to-alls where there are any."""
+    travels = timeline.from_first_action().where((timeline.lane == Lane.ALL_TO_ALL) & (timeline.replica == 0))
+    none = np.zeros(0, dtype=np.int64)
+    digits = len(str(timeline.ranks - 1))
+    for rank in range(timeline.ranks):
+        yield f"rank {rank:<{digits}}", compute.where(compute.rank == rank), _waits(timeline, rank)
+        if len(travels):
+            yield "a2a", travels.where(travels.rank == rank), (none, none)
 
 
 def _compute_lane(timeline: Timeline) -> Timeline:

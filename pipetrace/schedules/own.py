@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -22,6 +23,7 @@ from pipetrace.shown import printable
 
 DEFAULT_BUILDER = "build"
 _LONGEST = 200
+_STDOUT, _STDERR = 1, 2
 
 
 def spec_from_file(source: str) -> ScheduleSpec:
@@ -89,13 +91,17 @@ def guarded(name: str, builder: Callable[..., Any], source: str) -> Callable[...
                 f"{name} of {source} returned {type(schedule).__name__}, no Schedule",
                 "end it with: return Schedule.from_orders(name, placement, microbatches, orders)",
             )
-        if (schedule.ranks, schedule.microbatches) != (ranks, microbatches):
-            raise ScheduleError(
-                f"{name} of {source} was asked for {ranks} ranks and {microbatches} microbatches, "
-                f"and made a schedule of {schedule.ranks} and {schedule.microbatches}"
-            )
-        # It goes into files and onto terminals.
-        return replace(schedule, name=printable(str(schedule.name)))
+        try:
+            # The name goes into files and onto terminals. Made anew, its columns are looked at too.
+            schedule = replace(schedule, name=text_of(schedule.name))
+            if (schedule.ranks, schedule.microbatches) == (ranks, microbatches):
+                return schedule.validate()
+        except PipetraceError as error:
+            raise type(error)(f"{source}: {error.message}", error.hint) from None
+        raise ScheduleError(
+            f"{name} of {source} was asked for {ranks} ranks and {microbatches} microbatches, "
+            f"and made a schedule of {schedule.ranks} and {schedule.microbatches}"
+        )
 
     return build
 
@@ -123,31 +129,72 @@ def _module(path: Path) -> ModuleType:
 
 def _told(error: BaseException, source: str, file: str) -> ScheduleError:
     """An error of somebody's code as one line: the innermost line of `file` that it came through."""
-    name, line, text = file, _line(error.__traceback__, file), error_text(error)
+    name, line, text, hint = file, _line(error.__traceback__, file), error_text(error), ""
     if isinstance(error, SyntaxError) and error.filename is not None:
         name, line, text = error.filename, error.lineno, f"{type(error).__name__}: {error.msg}"
     elif isinstance(error, PipetraceError):
-        text = error.message
+        # Of a class of theirs it may be that these are no text, or not there.
+        text = text_of(getattr(error, "message", "")) or text
+        hint = text_of(getattr(error, "hint", ""))
     if name == str(Path(source).absolute()):
         name = source  # as it was given
     at = [source] * (name != source) + [f"{name}:{line}"] * (line is not None)
-    return ScheduleError(": ".join([*(at or [source]), text]), getattr(error, "hint", ""))
+    return ScheduleError(": ".join([*(at or [source]), text]), hint)
 
 
 def error_text(error: BaseException) -> str:
     """What somebody's code raised, on one line of bearable length."""
+    said = text_of(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def text_of(value: object) -> str:
+    """Something of somebody's as text on one line of bearable length; empty where it cannot even say what it is."""
     try:
-        text = " ".join(f"{type(error).__name__}: {error}".removesuffix(": ").split())
-    except Exception:  # noqa: BLE001 - their __str__ is not our code either
-        text = type(error).__name__
+        text = " ".join(f"{value}".split())
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - their __str__ is not our code either, and may raise anything
+        return ""
     return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Sends what somebody's code prints to stderr: stdout holds results, which others parse."""
-    with redirect_stdout(sys.stderr):
+    """Sends what somebody's code prints to stderr: stdout holds results, which others parse.
+
+    Also what is not printed by Python: of libraries in C, and of programs that the code starts.
+    """
+    with redirect_stdout(sys.stderr), _descriptor_to_stderr():
         yield
+
+
+@contextmanager
+def _descriptor_to_stderr() -> Iterator[None]:
+    """`quiet` for file descriptor 1; where that or stderr's is closed there is nothing to do."""
+    saved = None
+    with suppress(OSError, ValueError, AttributeError):
+        sys.__stdout__.flush()  # type: ignore[union-attr]
+    try:
+        saved = os.dup(_STDOUT)
+        os.dup2(_STDERR, _STDOUT)
+    except OSError:
+        pass
+    try:
+        yield
+    finally:
+        if saved is not None:
+            _flush_c()
+            os.dup2(saved, _STDOUT)
+            os.close(saved)
+
+
+def _flush_c() -> None:
+    """Has C's own streams write what they still hold, which they would else do later, onto the right stdout."""
+    with suppress(OSError, AttributeError, ImportError):
+        import ctypes
+
+        ctypes.CDLL(None).fflush(None)
 
 
 def _file_of(builder: Callable[..., Any]) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 from pipetrace.errors import ScheduleError
-from pipetrace.schedules.own import error_text, guarded, quiet, spec_of
+from pipetrace.schedules.own import error_text, guarded, quiet, spec_of, text_of
 from pipetrace.schedules.spec import ScheduleSpec
+from pipetrace.shown import printable, shown
 
 GROUP = "pipetrace.schedules"
 
@@ -51,10 +53,37 @@ def _load(point: EntryPoint) -> ScheduleSpec:
     except BaseException as error:  # noqa: BLE001 - it is not our code, and may raise anything
         raise ScheduleError(f"{_owner(point)} cannot be loaded: {error_text(error)}", f"it is {point.value}") from None
     if isinstance(loaded, ScheduleSpec):
-        return replace(loaded, name=point.name, build=guarded(point.name, loaded.build, _owner(point)))
+        return _checked(loaded, point)
     if not callable(loaded):
         raise ScheduleError(f"{_owner(point)} is no builder and no ScheduleSpec", f"it is {point.value}")
     return spec_of(point.name, loaded, _owner(point))
+
+
+def _checked(spec: ScheduleSpec, point: EntryPoint) -> ScheduleSpec:
+    """A specification whose fields are what they should be, since everybody's list shows them."""
+    given: Mapping[str, Any] = {
+        name: getattr(spec, name) for name in ("placement", "limits", "paper", "options", "build")
+    }
+    options = given["options"]
+    wrong = [name for name in ("placement", "limits", "paper") if not isinstance(given[name], str)]
+    if not isinstance(options, tuple | list) or not all(isinstance(o, str) and o.isidentifier() for o in options):
+        wrong.append("options")
+    if not callable(given["build"]):
+        wrong.append("build")
+    if wrong:
+        raise ScheduleError(
+            f"{_owner(point)}: {wrong[0]} of its ScheduleSpec is {shown(getattr(spec, wrong[0]))}",
+            f"it is {point.value}; see pipetrace.schedules.ScheduleSpec",
+        )
+    return replace(
+        spec,
+        name=printable(point.name),
+        build=guarded(point.name, spec.build, _owner(point)),
+        placement=text_of(spec.placement),
+        limits=text_of(spec.limits),
+        paper=text_of(spec.paper),
+        options=tuple(options),
+    )
 
 
 def _owner(point: EntryPoint) -> str:

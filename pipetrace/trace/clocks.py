@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pipetrace.shown import printable
 from pipetrace.timeline import UNKNOWN
 from pipetrace.trace.labels import sender_of
-from pipetrace.trace.load import TraceFile
+from pipetrace.trace.rank_reading import RankReading
 from pipetrace.trace.reading.model import Compute, RankStep, RankSteps, Span, sent
 
 _MOST_STEPS_APART = 10
@@ -39,11 +39,11 @@ class Clocks:
     uncertainty: int = 0
 
 
-def clocks_of(traces: Mapping[int, TraceFile], steps: Mapping[int, RankSteps], ranks: int) -> Clocks:
+def clocks_of(traces: Mapping[int, RankReading], steps: Mapping[int, RankSteps], ranks: int) -> Clocks:
     """Whether all ranks read one clock, and why that is believed.
 
     Args:
-        traces: By global rank, replica by replica.
+        traces: By place, replica × p + pipeline rank.
         steps: What each rank did.
         ranks: Of a replica.
     """

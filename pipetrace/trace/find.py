@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipetrace.errors import TraceError
-from pipetrace.trace.load import TraceFile, load_file
-from pipetrace.trace.reading.source import Progress
 from pipetrace.trace.run_folder import DIFF_TRACE, RUN_FILE
 
 # The most telling names first; of each rank the files of the first that fits are taken.
@@ -21,50 +20,77 @@ _MOST_NAMED = 8
 _ANY = re.compile(r".*\.json(\.gz)?", re.DOTALL)
 
 
-def load_traces(paths: Sequence[Path], progress: Progress | None = None) -> list[TraceFile]:
-    """Reads the traces that are meant, each once.
+@dataclass(frozen=True)
+class Asked:
+    """What one path stands for.
 
     Args:
-        paths: Trace files of one rank each, or folders of them. In a folder what pipetrace itself wrote (an ideal, a
-            diff) is left aside.
-        progress: Is told how many bytes were read since it was told last.
+        path: As it was given.
+        files: Trace files, each once over all paths.
+        is_folder: Whether what pipetrace itself wrote (an ideal, a diff) may lie among them and is left aside.
+        repeated: Whether a file that stands for it was named before.
+    """
+
+    path: Path
+    files: tuple[Path, ...]
+    is_folder: bool
+    repeated: bool = False
+
+    def nothing(self) -> TraceError:
+        """What to say where none of the files is a recording."""
+        if not self.is_folder:
+            return TraceError(
+                f"{self.path} is no recording: pipetrace wrote it from a schedule or a diff",
+                "give torch.profiler's traces, or the folder of a run",
+            )
+        try:
+            runs = sorted(inner.name for inner in self.path.iterdir() if (inner / RUN_FILE).is_file())
+        except OSError:
+            runs = []
+        return TraceError(
+            f"{self.path} holds no traces"
+            + (f", but folders of runs: {', '.join(runs[:_MOST_NAMED])}" if runs else ""),
+            f"give one of these, e.g. {self.path / runs[0]}"
+            if runs
+            else "traces are files called rank0.json.gz, rank1.json.gz and so on",
+        )
+
+
+def find_traces(paths: Sequence[Path]) -> list[Asked]:
+    """The files that are meant.
+
+    Args:
+        paths: Trace files, folders of them, or patterns as `run/rank*.json.gz` where nothing is called that.
 
     Raises:
-        TraceError: There is none, or one cannot be read.
+        TraceError: None were given, a folder cannot be read, or a pattern fits nothing.
     """
     if not paths:
         raise TraceError("no traces were given", "give trace files, or the folder in which they lie")
     seen: set[Path] = set()
-    traces: list[TraceFile] = []
-    for path in paths:
+    asked = []
+    for path in [inner for given in paths for inner in _globbed(given)]:
         try:
             inside = sorted(path.iterdir()) if path.is_dir() else None
         except (OSError, ValueError) as error:
             raise TraceError(f"{path} cannot be read: {error}") from None
-        found = 0
-        for file in [path] if inside is None else _of_folder(inside):
-            if _identity(file) in seen:
-                found += 1
-                continue
-            of_file = load_file(file, progress)
-            if not any(trace.drawn for trace in of_file):
-                seen.add(_identity(file))
-                traces += of_file
-                found += 1
-            elif inside is None:
-                raise TraceError(
-                    f"{path} is no recording: pipetrace wrote it from a schedule or a diff",
-                    "give torch.profiler's traces, or the folder of a run",
-                )
-        if not found:
-            runs = sorted(inner.name for inner in inside or () if (inner / RUN_FILE).is_file())
-            raise TraceError(
-                f"{path} holds no traces" + (f", but folders of runs: {', '.join(runs[:_MOST_NAMED])}" if runs else ""),
-                f"give one of these, e.g. {path / runs[0]}"
-                if runs
-                else "traces are files called rank0.json.gz, rank1.json.gz and so on",
-            )
-    return traces
+        files = [path] if inside is None else _of_folder(inside)
+        new = [file for file in files if _identity(file) not in seen]
+        seen.update(map(_identity, new))
+        asked.append(Asked(path, tuple(new), inside is not None, len(new) < len(files)))
+    return asked
+
+
+def _globbed(path: Path) -> list[Path]:
+    try:
+        if not set("*?[") & set(str(path)) or path.exists():
+            return [path]
+        found = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor))))
+    except (OSError, ValueError, NotImplementedError):
+        return [path]  # reading it will say what is wrong
+    if not found:
+        raise TraceError(f"no file is called as {path} says", "give trace files, or the folder in which they lie")
+    return found
 
 
 def _of_folder(files: Iterable[Path]) -> list[Path]:

@@ -159,7 +159,7 @@ def _read_step(
         role, code, partner = f.label.role, f.label.code, f.label.partner
         result.counts[kind_of(f)] += 1
         if role is not Role.WAIT and ((role, code) in seen or (role, partner) in seen):
-            result.doubled[code, partner] = None
+            result.doubled.append((code, partner))
             continue
         seen.update({(role, half) for half in (code, partner) if half != NO_ACTION})
         if role is Role.COMPUTE:

@@ -100,7 +100,7 @@ def _of_rank(rank: int, of: RankSteps) -> Iterator[str]:
         codes = _some(code_text(code) for code in of.without_kernels)
         yield f"rank {rank}: no kernel was launched under the labels of {codes}, so they are left out"
     if of.doubled:
-        doubled = _some(code_text(*double) for double in of.doubled)
+        doubled = _some(code_text(*double) for double in dict.fromkeys(of.doubled))
         yield f"rank {rank}: {doubled} stood more than once in a step; the first was kept"
     if of.unreadable:
         yield f"rank {rank}: labels that name no action were left out: {_some([repr(n) for n in of.unreadable])}"

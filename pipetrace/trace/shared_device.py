@@ -90,7 +90,7 @@ def _read_step(
             continue
         found[rank].counts[kind_of(f)] += 1
         if (role, code) in seen:
-            found[rank].doubled[code, f.label.partner] = None
+            found[rank].doubled.append((code, f.label.partner))
             continue
         seen.update({(role, half) for half in (code, f.label.partner) if half != NO_ACTION})
         if role is Role.COMPUTE:

@@ -7,101 +7,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from pipetrace.action import NO_ACTION
 from pipetrace.errors import TraceError
 from pipetrace.schedule import Schedule
 from pipetrace.shown import printable
-from pipetrace.timeline import Timeline
 from pipetrace.trace.assemble import Lost, assemble
 from pipetrace.trace.clocks import clocks_of, shifted
-from pipetrace.trace.find import load_traces
+from pipetrace.trace.find import find_traces
 from pipetrace.trace.labels import Labels, LabelStyle
-from pipetrace.trace.load import TraceFile
-from pipetrace.trace.rank_steps import Reading, read_steps
-from pipetrace.trace.reading.device import OnDevice
-from pipetrace.trace.reading.model import (
-    WHOLE_TRACE,
-    Match,
-    RankStep,
-    RankSteps,
-    device_sums,
-    stages_of,
-)
+from pipetrace.trace.places import Shape, shape_of
+from pipetrace.trace.rank_reading import How, RankReading
+from pipetrace.trace.rank_steps import Reading
+from pipetrace.trace.reading.model import WHOLE_TRACE, RankStep, RankSteps, device_sums, stages_of
 from pipetrace.trace.reading.peers import attach_loose
 from pipetrace.trace.reading.source import Progress
-from pipetrace.trace.reading.wanted import wanted_of
+from pipetrace.trace.reading.wanted import Wanted, wanted_of
+from pipetrace.trace.recording import RankFound, Recording, choose
 from pipetrace.trace.recording_notes import missing_lines, note_lines
+from pipetrace.trace.reduced import load_readings
 from pipetrace.trace.run_folder import RunInfo
-from pipetrace.trace.shared_device import is_shared, shared_steps
 
 SHARED = "all ranks ran in one process and share a device: what they compute at once takes from each other"
-_RANK_IN_NAME = re.compile(r"rank[_\-]?([0-9]{1,6})", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class RankFound:
-    """What was found on one rank.
-
-    Args:
-        rank: Global rank.
-        file: Its trace.
-        labels: How its trace is labelled.
-        counts: Labels by kind ("F", "SEND_F", …; "F&B" for pairs, "WAIT RECV_F" for waits), over all steps.
-        transfers: Sends and receives, labelled or not, over all steps.
-        match: How compute was matched with a schedule's order; None where it was labelled, or was not matched.
-        kernels: GPU kernels, over the whole trace.
-        on_device: What the kernels of all actions of a kind did, by its letter.
-        peak_memory: Most bytes allocated, by device, where the profiler recorded it.
-    """
-
-    rank: int
-    file: Path
-    labels: LabelStyle
-    counts: Mapping[str, int]
-    transfers: int
-    match: Match | None = None
-    kernels: int = 0
-    on_device: Mapping[str, OnDevice] = field(default_factory=dict)
-    peak_memory: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class Recording:
-    """What was read.
-
-    Args:
-        source: Where from, in words.
-        ranks: Pipeline ranks of a replica: the world size the traces name, or as many as there are, over `replicas`.
-        steps: A measured timeline for each profiled step, all ranks on one clock; `epoch` is the Unix time of its zero.
-            Without tiles where no trace has labels.
-        step_names: Of each.
-        found: What was found on each rank that was recorded, by rank.
-        missing: What could not be found, a line each.
-        notes: What was mended, lost or assumed, a line each.
-        run: What pipetrace's own runs say of themselves.
-        common_clock: Whether times of different ranks can be compared.
-        replicas: Copies of the pipeline. Global ranks count replica by replica.
-        offsets: ns that were added to the times of a global rank, so that all are on one clock.
-    """
-
-    source: str
-    ranks: int
-    steps: tuple[Timeline, ...]
-    step_names: tuple[str, ...]
-    found: tuple[RankFound, ...]
-    missing: tuple[str, ...]
-    notes: tuple[str, ...]
-    run: RunInfo | None
-    common_clock: bool
-    replicas: int = 1
-    offsets: Mapping[int, int] = field(default_factory=dict)
-
-    def found_of(self, replica: int) -> tuple[RankFound, ...]:
-        """What was found on the ranks of one replica."""
-        return tuple(found for found in self.found if found.rank // self.ranks == replica)
 
 
 def read_recording(
@@ -109,39 +37,90 @@ def read_recording(
     schedule: Schedule | None = None,
     *,
     labels: Sequence[str] = (),
+    mesh: Mapping[str, int] | None = None,
+    steps: Sequence[str] = (),
+    replica: str | None = None,
     progress: Progress | None = None,
+    jobs: int | None = 1,
 ) -> Recording:
     """Reads the traces of one run.
 
     Args:
-        paths: Trace files of one rank each, or folders of them.
+        paths: Trace files, what `write_readings` wrote of them, folders of either, or patterns of names.
         schedule: What was run; ranks on which nothing is labelled are matched with its order.
         labels: Patterns of labels, as `Labels` describes them.
+        mesh: Sizes of the job's dimensions in torch's order, one of them called pp; see `parse_mesh`.
+        steps: The steps that are wanted, by name or number; all where empty.
+        replica: The replica that is wanted, its number or "slowest"; all where None.
         progress: Is told how many bytes were read since it was told last.
+        jobs: Processes that read at once, see `read_files`; as many as pay where None.
 
     Raises:
         TraceError: A file cannot be read, is no trace, or the files do not go together; or what is not labelled does
             not fit the schedule; in one line.
     """
-    traces = load_traces(paths, progress)
-    by_rank = _by_rank(traces)
-    world = _world_size(by_rank)
-    run, run_notes = _run_info(by_rank)
-    if len(traces) == 1 and is_shared(traces[0]):
-        steps = shared_steps(traces[0], Labels(labels))
-        by_rank = dict.fromkeys(steps, traces[0])
-        processes = ranks = len(steps)
-        replicas = 1
+    readings = read_ranks(paths, schedule, labels=labels, mesh=mesh, progress=progress, jobs=jobs)
+    source = printable(", ".join(map(str, paths)) if len(paths) <= 3 else f"{paths[0]} and {len(paths) - 1} more")
+    recording = recording_of(readings, source, schedule, mesh)
+    return choose(recording, steps, replica)
+
+
+def read_ranks(
+    paths: Sequence[Path],
+    schedule: Schedule | None = None,
+    *,
+    labels: Sequence[str] = (),
+    mesh: Mapping[str, int] | None = None,
+    progress: Progress | None = None,
+    jobs: int | None = 1,
+) -> list[RankReading]:
+    """What each rank did by its own trace; see `read_recording`.
+
+    Raises:
+        TraceError: A file cannot be read or is no trace, or what is not labelled does not fit the schedule.
+    """
+    wanted = [] if schedule is None else wanted_unless_paired(schedule)
+    reading = Reading(Labels(labels), "" if schedule is None else schedule.name, wanted)
+    return load_readings(find_traces(paths), How(reading, mesh), progress=progress, jobs=jobs)
+
+
+def recording_of(
+    readings: Sequence[RankReading],
+    source: str,
+    schedule: Schedule | None = None,
+    mesh: Mapping[str, int] | None = None,
+) -> Recording:
+    """What several ranks did, put together; their steps may be moved to a common clock.
+
+    Raises:
+        TraceError: They do not go together, or not with the schedule.
+    """
+    by_global = by_global_rank(readings)
+    world = _world_size(by_global)
+    run, run_notes = _run_info(by_global)
+    shared = readings[0] if len(readings) == 1 and readings[0].is_shared else None
+    if shared is not None:
+        shape = Shape(len(shared.steps))
+        steps, by_place = dict(shared.steps), dict.fromkeys(shared.steps, shared)
+        global_rank = {place: place for place in steps}
         run_notes.append(SHARED)
     else:
-        processes = world or max(len(by_rank), max(by_rank) + 1)
-        ranks, replicas = _shape(processes, run)
-        steps = _read_ranks(by_rank, ranks, schedule, Labels(labels))
+        groups = {rank: of.group for rank, of in by_global.items() if of.group is not None}
+        shape = shape_of(world, mesh, run, groups if len(groups) == len(by_global) else {}) or Shape(
+            max(len(by_global), max(by_global) + 1)
+        )
+        global_rank = {shape.place(rank): rank for rank in by_global}
+        by_place = {place: by_global[global_rank[place]] for place in sorted(global_rank)}
+        steps = {place: of.steps[of.rank] for place, of in by_place.items()}
+        if shape.told_by and shape.pipelines:
+            run_notes.append(f"{shape.replicas} pipelines of {shape.ranks} ranks, as {shape.told_by} says")
+    ranks, replicas = shape.ranks, shape.replicas
+    _fits(schedule, ranks, steps)
     _one_pipeline(steps, ranks)
     unattached = list(attach_loose(steps, ranks))
-    clocks = clocks_of(by_rank, steps, ranks)
-    for rank, by in clocks.offsets.items():
-        shifted(steps[rank], by)
+    clocks = clocks_of(by_place, steps, ranks)
+    for place, by in clocks.offsets.items():
+        shifted(steps[place], by)
 
     names, unmatched = _step_names(steps)
     lost = Lost()
@@ -149,97 +128,80 @@ def read_recording(
         assemble(ranks, _of_step(steps, name), replicas=replicas, common_clock=clocks.common, lost=lost)
         for name in names
     )
-    found = tuple(
-        RankFound(
-            rank,
-            by_rank[rank].path,
-            of.style,
-            dict(sorted(of.counts.items())),
-            of.transfers,
-            of.match,
-            of.kernels,
-            device_sums(of),
-            of.peak_memory,
-        )
-        for rank, of in steps.items()
-    )
-    mended = [note for trace in traces for note in trace.notes]
+    found = tuple(_found(place, global_rank[place], ranks, by_place[place].path, of) for place, of in steps.items())
     return Recording(
-        source=printable(", ".join(map(str, paths)) if len(paths) <= 3 else f"{paths[0]} and {len(paths) - 1} more"),
+        source=source,
         ranks=ranks,
         steps=timelines,
         step_names=names,
         found=found,
-        missing=tuple(missing_lines(processes, steps, names, lost, unmatched)),
-        notes=(*mended, *run_notes, *clocks.notes, *unattached, *note_lines(steps, lost)),
+        missing=tuple(missing_lines(ranks * replicas, steps, names, lost, unmatched)),
+        notes=(
+            *(note for of in readings for note in of.notes),
+            *run_notes,
+            *clocks.notes,
+            *unattached,
+            *note_lines(steps, lost),
+        ),
         run=run,
         common_clock=clocks.common,
         replicas=replicas,
-        offsets=clocks.offsets,
+        offsets={global_rank[place]: by for place, by in clocks.offsets.items()},
     )
 
 
-def _shape(processes: int, run: RunInfo | None) -> tuple[int, int]:
-    """Pipeline ranks and replicas of so many processes: one replica, unless the run says otherwise of itself."""
-    if run is None or run.replicas <= 1:
-        return processes, 1
-    if run.ranks * run.replicas != processes:
-        raise TraceError(
-            f"the run names {run.replicas} replicas of {run.ranks} ranks, but the traces are of {processes} ranks",
-            "give the traces of one run",
-        )
-    return run.ranks, run.replicas
+def _found(place: int, rank: int, ranks: int, file: Path, of: RankSteps) -> RankFound:
+    return RankFound(
+        rank,
+        file,
+        of.style,
+        dict(sorted(of.counts.items())),
+        of.transfers,
+        place // ranks,
+        place % ranks,
+        of.match,
+        of.kernels,
+        device_sums(of),
+        of.peak_memory,
+    )
 
 
-def _read_ranks(
-    by_rank: Mapping[int, TraceFile], ranks: int, schedule: Schedule | None, labels: Labels
-) -> dict[int, RankSteps]:
-    steps = {rank: read_steps(trace, rank % ranks, Reading(labels)) for rank, trace in sorted(by_rank.items())}
-    silent = [rank for rank, of in steps.items() if of.style is LabelStyle.NONE]
+def _fits(schedule: Schedule | None, ranks: int, steps: Mapping[int, RankSteps]) -> None:
+    silent = any(of.style is LabelStyle.NONE and of.match is None for of in steps.values())
     if schedule is None or not silent:
-        return steps
+        return
     if ranks != schedule.ranks:
         raise TraceError(
             f"the schedule has {schedule.ranks} ranks, the recording {ranks}",
             "give the schedule that was run, with its -p",
         )
-    how = Reading(labels, schedule.name, wanted_of(schedule))
-    return steps | {rank: read_steps(by_rank[rank], rank % ranks, how) for rank in silent}
+    wanted_of(schedule)  # says why nothing was matched
 
 
-def _by_rank(traces: Sequence[TraceFile]) -> dict[int, TraceFile]:
-    """The traces by global rank: as `distributedInfo` says, else pipetrace's metadata, else the file's name."""
-    by_rank: dict[int, TraceFile] = {}
-    for trace in traces:
-        rank = _number(trace.distributed.get("rank"))
-        if rank is None:
-            rank = _number(trace.pipetrace.get("rank"))
-        if rank is None and (match := _RANK_IN_NAME.search(trace.path.name)):
-            rank = int(match[1])
-        if rank is None:
+def wanted_unless_paired(schedule: Schedule) -> list[list[Wanted]]:
+    """Each rank's list; empty where pairs overlap, which only labels can tell apart."""
+    return wanted_of(schedule) if not (schedule.partner != NO_ACTION).any() else []
+
+
+def by_global_rank(readings: Sequence[RankReading]) -> dict[int, RankReading]:
+    """The readings by global rank.
+
+    Raises:
+        TraceError: Two are of one.
+    """
+    by_rank: dict[int, RankReading] = {}
+    for reading in readings:
+        other = by_rank.setdefault(reading.rank, reading)
+        if other is not reading:
             raise TraceError(
-                f"{trace.path}: neither distributedInfo nor the file's name says which rank this is",
-                "call the file rank0.json.gz, with its rank",
+                f"{reading.path} and {other.path} are both of rank {reading.rank}", "give the traces of one run"
             )
-        if rank in by_rank:
-            raise TraceError(
-                f"{trace.path} and {by_rank[rank].path} are both of rank {rank}", "give the traces of one run"
-            )
-        by_rank[rank] = trace
     return by_rank
 
 
-def _number(value: Any) -> int | None:
-    """A count from 0 that stands in metadata; None for anything else."""
-    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,6}", value):
-        return int(value)
-    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1_000_000
-    return value if is_count else None
-
-
-def _world_size(by_rank: Mapping[int, TraceFile]) -> int | None:
+def _world_size(by_rank: Mapping[int, RankReading]) -> int | None:
     """The world size that all traces that name one agree on."""
-    sizes = {rank: size for rank, trace in by_rank.items() if (size := _number(trace.distributed.get("world_size")))}
+    sizes = {rank: of.world for rank, of in by_rank.items() if of.world is not None}
     if len(set(sizes.values())) > 1:
         (rank, size), (other, different) = next(
             (one, two) for one in sizes.items() for two in sizes.items() if one[1] != two[1]
@@ -265,11 +227,11 @@ def _one_pipeline(steps: Mapping[int, RankSteps], ranks: int) -> None:
                 raise TraceError(
                     f"stage {stage}{of_pipe} was computed on rank {other} and on rank {rank}: "
                     "these are traces of several pipelines",
-                    "give the traces of one pipeline's ranks",
+                    "say how they stand, as --mesh dp=2,pp=4,tp=2, or give the traces of one pipeline's ranks",
                 )
 
 
-def _run_info(by_rank: Mapping[int, TraceFile]) -> tuple[RunInfo | None, list[str]]:
+def _run_info(by_rank: Mapping[int, RankReading]) -> tuple[RunInfo | None, list[str]]:
     """What the ranks that say so were run with, and what is odd about that.
 
     Raises:
@@ -277,14 +239,13 @@ def _run_info(by_rank: Mapping[int, TraceFile]) -> tuple[RunInfo | None, list[st
     """
     infos: dict[int, RunInfo] = {}
     notes = []
-    for rank, trace in sorted(by_rank.items()):
-        table = trace.pipetrace.get("run")
-        if not isinstance(table, dict):
-            continue
+    for rank, of in sorted(by_rank.items()):
         try:
-            infos[rank] = RunInfo.from_dict(table)
+            run = of.run
         except TraceError as error:
-            notes.append(f"{printable(trace.path.name)}: what was run is not known: {error.message}")
+            notes.append(f"{printable(of.path.name)}: what was run is not known: {error.message}")
+        else:
+            infos |= {} if run is None else {rank: run}
     if not infos:
         return None, notes
     first = min(infos)
@@ -342,3 +303,6 @@ def _steps_called(steps: Mapping[int, RankSteps], name: str) -> Iterator[tuple[i
         step = of.steps.get(name) or (of.steps.get(WHOLE_TRACE) if name != WHOLE_TRACE else None)
         if step is not None:
             yield rank, step
+
+
+__all__ = ["RankFound", "Recording", "read_ranks", "read_recording", "recording_of"]

@@ -7,7 +7,7 @@ import pytest
 from pipetrace.schedules import get, names
 from tests.cli.command import misuse, pipetrace
 
-COMMANDS = ("list", "gen", "show", "compare", "run", "read", "diff", "open")
+COMMANDS = ("list", "gen", "show", "compare", "run", "read", "diff", "fit", "open")
 
 
 def test_two_lines_a_schedule_at_80_columns() -> None:

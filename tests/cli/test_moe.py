@@ -28,7 +28,7 @@ def test_both_lanes_reach_the_trace(tmp_path: Path) -> None:
     output("gen", "dualpipev", "-p", "2", "-m", "4", "--layers", "2", "--moe-order", "aligned", "-o", str(file))
     events = json.loads(file.read_text())["traceEvents"]
     lanes = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
-    assert {"compute", "all-to-all"} <= lanes
+    assert "all-to-all" in lanes
     assert {event["cat"] for event in events if event["ph"] == "X"} >= {"compute", "all-to-all"}
 
 
@@ -91,4 +91,4 @@ def test_orders_side_by_side() -> None:
     rows = [line for line in text.splitlines() if line.startswith("dualpipev")]
     assert [row.split()[1] for row in rows] == ["serial", "aligned", "dualpipe"]
     assert rows[0].endswith("100.0 %")
-    assert "A2a exposed" in text
+    assert "Exposed a2a" in text

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import misuse, pipetrace, refusal
+from tests.trace.recorded import dump, event, trace_of
 
 TRACES = Path(__file__).parent.parent / "data" / "traces"
 
@@ -94,3 +95,33 @@ def test_nothing_to_read(tmp_path: Path) -> None:
 def test_a_device_that_never_ends_is_not_read() -> None:
     for arguments in (["read"], ["gen", "--from"], ["gen", "1f1b", "--config"], ["gen", "1f1b", "--costs-file"]):
         assert "/dev/full: it is a device, no file" in refusal(*arguments, "/dev/full")
+
+
+def test_labels_steps_mesh_and_replicas(tmp_path: Path) -> None:
+    for rank in range(4):
+        events = []
+        for step in range(3):
+            start = step * 1000
+            events.append(event(f"ProfilerStep#{step + 5}", start, start + 900))
+            events.append(event(f"fwd mb0 stage{rank % 2}", start + 10, start + 20 + 10 * step))
+            events.append(event(f"bwd mb0 stage{rank % 2}", start + 500, start + 520 + rank // 2))
+        (tmp_path / f"rank{rank}.json").write_text(dump(trace_of(rank, 4, events)))
+    places = r"mb(?P<microbatch>\d+) stage(?P<stage>\d+)"
+    patterns = ["--label", f"fwd {places}", "--label", f"bwd {places}"]
+    assert "several pipelines" in refusal("read", tmp_path, *patterns)
+    mesh = [*patterns, "--mesh", "dp=2,pp=2"]
+    document = json.loads(pipetrace("read", tmp_path, *mesh, "--json").stdout)
+    assert (document["ranks"], document["replicas"]) == (2, 2)
+    assert [step["actions"] for step in document["steps"]] == [4] * 6
+    assert document["found"][0]["labels"] == "--label"
+    slow = json.loads(
+        pipetrace("read", f"{tmp_path}/rank?.json", *mesh, "--step", "6", "--replica", "slowest", "--json").stdout
+    )
+    (step,) = slow["steps"]
+    assert (step["step"], step["of_ranks"], step["makespan_ns"]) == ("ProfilerStep#6", [2, 3], 511)
+    assert "the steps are ProfilerStep#5" in refusal("read", tmp_path, *mesh, "--step", "9")
+    assert "no replica '2'" in refusal("read", tmp_path, *mesh, "--replica", "2")
+    assert "must name each dimension once, and one of them pp" in refusal("read", tmp_path, "--mesh", "dp=4")
+    assert "no regular expression" in refusal("read", tmp_path, "--label", "fwd (")
+    assert "whether it is a forward or a backward" in refusal("read", tmp_path, "--label", "stage(?P<stage>.)")
+    assert "no file is called as" in refusal("read", tmp_path / "none*.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -288,3 +289,10 @@ def test_repeated_runs_in_another_way_of_waiting(tmp_path: Path) -> None:
     assert "folders of runs: 1, 2" in said
     assert f"give one of these, e.g. {runs / '1'}" in said
     assert "goes with --wait dataflow" in misuse("run", "zb-h1", "--no-reorder", "-o", tmp_path / "x")
+
+
+def test_a_run_that_is_replaced_is_told(copied: Path) -> None:
+    ran = pipetrace("run", "1f1b", "-p", 2, "-m", 2, "--steps", 1, "-o", copied)
+    assert ran.returncode == 0, ran.stderr
+    assert re.match(r"this run replaces that of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d in ", ran.stderr)
+    assert tomllib.loads((copied / "run.toml").read_text())["schedule"] == "1f1b"

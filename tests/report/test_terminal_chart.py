@@ -13,6 +13,7 @@ from rich.text import Text
 
 from pipetrace import Action, Costs, Kind, Pair, StageCosts, build, simulate
 from pipetrace.action import code_kind
+from pipetrace.passes import MoeOrder, Overlap, expand_moe
 from pipetrace.report.colours import HUES, MIXED, Group
 from pipetrace.report.colours import shade as shade_of
 from pipetrace.report.heatmap import covered_fraction
@@ -287,3 +288,14 @@ def test_actions_that_take_no_time_have_a_readable_axis() -> None:
 def test_replicas_beyond_the_first_are_not_mixed_in() -> None:
     tiles = [Tile(Action(Kind.F, 0, r), 0, Lane.COMPUTE, 0, 10, replica=r) for r in range(2)]
     assert "F1" not in chart(Timeline.from_tiles(1, tiles, replicas=2), width=80, colour=False).plain
+
+
+def test_all_to_alls_stand_below_compute() -> None:
+    schedule = expand_moe(build("1f1b", 2, 2), Overlap(MoeOrder.SERIAL))
+    lines = chart(simulate(schedule), width=80, colour=False).plain.splitlines()
+    assert [line[:7] for line in lines[:5]] == ["rank 0 ", "   a2a ", "rank 1 ", "   a2a ", "       "]
+    # A forward is attn, dispatch, mlp, combine, one after the other.
+    assert lines[0][7:].startswith("F0..F0..F1..F1..")
+    assert lines[1][7:].startswith("..F0..F0..F1..F1")
+    assert any("a2a: all-to-alls" in line for line in lines)
+    assert "a2a" not in chart(simulate(build("1f1b", 2, 2)), width=60, colour=False).plain

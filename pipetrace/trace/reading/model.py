@@ -101,10 +101,10 @@ class RankSteps:
 
     style: LabelStyle
     steps: dict[str, RankStep]
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: dict[str, int] = field(default_factory=Counter)
     transfers: int = 0
     kernels: int = 0
-    doubled: dict[tuple[int, int], None] = field(default_factory=dict)
+    doubled: list[tuple[int, int]] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     outside: int = 0
     hidden_waits: int = 0
