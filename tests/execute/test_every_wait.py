@@ -26,21 +26,15 @@ def launcher() -> Iterator[Launcher]:
 
 
 @pytest.mark.parametrize("wait", list(Wait))
+@pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("name", names())
-def test_gradients_are_those_of_one_process(name: str, wait: Wait, launcher: Launcher, tmp_path: Path) -> None:
-    schedule = pipetrace.build(name, 2, 4)
+def test_gradients_are_those_of_one_process(
+    name: str, ranks: int, wait: Wait, launcher: Launcher, tmp_path: Path
+) -> None:
+    schedule = pipetrace.build(name, ranks, 8)
     result = run(schedule, replace(TINY, wait=wait), tmp_path, launcher=launcher)
     assert result.check is not None
     assert result.check.passed, result.check.text
     # Where the list is kept, so is the order of every sum of more than two.
     if wait is not Wait.DATAFLOW:
         assert result.check.bit_equal, result.check.text
-
-
-@pytest.mark.parametrize("wait", list(Wait))
-@pytest.mark.parametrize(("name", "microbatches"), [("zbv", 8), ("chimera", 4), ("dualpipev", 8)])
-def test_with_four_ranks(name: str, microbatches: int, wait: Wait, launcher: Launcher, tmp_path: Path) -> None:
-    schedule = pipetrace.build(name, 4, microbatches)
-    result = run(schedule, replace(TINY, wait=wait), tmp_path, launcher=launcher)
-    assert result.check is not None
-    assert result.check.passed, result.check.text
