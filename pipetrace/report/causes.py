@@ -62,7 +62,9 @@ def _path(steps: Sequence[Step], unit: TimeUnit, zero: int) -> Table:
     """A line for each stretch that the path stays on one rank, the transfer that led there counted in."""
     stretches: list[list[Step]] = []
     for step in steps:
-        if stretches and (step.reason is Reason.RANK or stretches[-1][-1].transfer):
+        if stretches and (
+            step.reason is Reason.RANK or stretches[-1][-1].transfer or _goes_on(stretches[-1][-1], step)
+        ):
             stretches[-1].append(step)
         else:
             stretches.append([step])
@@ -82,6 +84,12 @@ def _path(steps: Sequence[Step], unit: TimeUnit, zero: int) -> Table:
     shares = [f"{percent(part / whole)} {name}" for part, name in ((sum(moved), "transfers"), (late, "host")) if part]
     head = ["from", *(["transfer"] if any(moved) else []), "rank", "runs", "why no earlier"]
     return _with_words(head, rows, "; ".join([f"critical path in {unit.name}", *shares]))
+
+
+def _goes_on(before: Step, step: Step) -> bool:
+    """Whether a part of a layer follows on another of its rank: the two lanes hand over to each other all the time."""
+    parts = isinstance(step.action, Action) and step.action.part is not None
+    return parts and step.rank == before.rank and not step.transfer
 
 
 def short(action: Action | Pair) -> str:

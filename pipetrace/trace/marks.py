@@ -148,14 +148,13 @@ def _idle_of(of: Bindings, first_process: int) -> Marks:
     def args(some: slice, _shift: int) -> list[Arg]:
         code, there = awaited(some), awaits[some]
         next_code, next_partner = of.tiles.code[after[some]], of.tiles.partner[after[some]]
-        said = [Arg("cause", [Choice([of_all.value for of_all in _CAUSES], cause[some])])]
+        said = [] if sentences is None else [Arg("why", [Choice(sentences[some], np.arange(code.size))])]
+        said.append(Arg("cause", [Choice([of_all.value for of_all in _CAUSES], cause[some])]))
         said.append(Arg("awaits", action_text(code, np.full(code.size, NO_ACTION)), there))
         producer = np.where(there, of.producer[after[some]], 0)
         said.append(Arg("awaits_rank", of.tiles.rank[producer], there))
         said.append(Arg("before", action_text(next_code, next_partner), has_next[some]))
         said.append(Arg("duration_ns", end[some] - start[some]))
-        if sentences is not None:
-            said.append(Arg("why", [Choice(sentences[some], np.arange(code.size))]))
         return said
 
     return Marks("idle", rank + first_process, start, end, name, args, np.zeros_like(rank))

@@ -1,7 +1,8 @@
 """One trace file, served to the Perfetto UI from this machine until it was fetched.
 
 Only 127.0.0.1 listens, only the one file is given out, and only pages of the UI's origin may read it. The hosted UI's
-content policy lets it fetch from port 9001 and no other.
+content policy lets it fetch from port 9001 and no other. A UI that lies on this machine is served beside the file, from
+the same port, so that one forwarded port is enough.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 from pipetrace.errors import OutputError, PipetraceError, TraceError
 from pipetrace.shown import shown
 from pipetrace.trace.formats import PERFETTO
+from pipetrace.trace.local_ui import asset
 
 HOSTED_UI = "https://ui.perfetto.dev"
 HOSTED_PORT = 9001
@@ -37,7 +39,7 @@ _PIN = {"id": "dev.perfetto.PinTracksByRegex", "args": [r"^(replica 0 )?rank [0-
 def serve_once(
     path: Path,
     *,
-    ui: str = HOSTED_UI,
+    ui: str | Path = HOSTED_UI,
     port: int | None = None,
     open_browser: bool = True,
     timeout: float = 600.0,
@@ -47,7 +49,8 @@ def serve_once(
 
     Args:
         path: The trace.
-        ui: Address of the UI.
+        ui: Address of the UI, or the folder in which it lies on this machine: then it is served too, until Ctrl-C, as
+            it loads its parts when they are used.
         port: On 127.0.0.1; 0 for any that is free. None for the only one that the hosted UI may fetch from, or for any
             that is free where `ui` is another.
         open_browser: Whether to open the UI too; where there is no desktop its address is only printed.
@@ -63,11 +66,13 @@ def serve_once(
     if not 0 < timeout <= _LONGEST:
         raise OutputError(f"a timeout of {timeout:g} s", f"give seconds, above 0 and up to {_LONGEST:,}")
     _check(path)
-    root, origin = _parse_ui(ui)
+    folder = ui if isinstance(ui, Path) else None
+    root, origin = ("", "") if isinstance(ui, Path) else _parse_ui(ui)
     hosted = urlsplit(root).hostname == urlsplit(HOSTED_UI).hostname
     if port is None:
         port = HOSTED_PORT if hosted else 0
-    server = _listen(path, origin, port)
+    server = _listen(path, origin, port, folder)
+    root = root or server.origin
     with server:
         address = ui_address(root, path, server.server_port)
         if hosted and server.server_port != HOSTED_PORT:
@@ -76,12 +81,16 @@ def serve_once(
         say(f"or drag {path} onto {root}")
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         thread.start()
+        fetched = False
         try:
             if open_browser:
                 _open(address, server.server_port, say)
             fetched = server.ended.wait(timeout)
+            if fetched and server.error is None and folder is not None:
+                say(f"{path.name} was fetched; Ctrl-C ends serving the UI")
+                threading.Event().wait()
         except KeyboardInterrupt:
-            say("stopped; the file was not fetched")
+            say("stopped" if fetched else "stopped; the file was not fetched")
             return
         finally:
             server.shutdown()
@@ -142,9 +151,9 @@ def _parse_ui(ui: str) -> tuple[str, str]:
     return f"{parts.scheme}://{host}{parts.path.rstrip('/')}", f"{parts.scheme}://{host}"
 
 
-def _listen(path: Path, origin: str, port: int) -> _Server:
+def _listen(path: Path, origin: str, port: int, folder: Path | None) -> _Server:
     try:
-        return _Server(path, origin, port)
+        return _Server(path, origin, port, folder)
     except (OSError, OverflowError) as error:
         if isinstance(error, OverflowError):
             raise OutputError(f"port {shown(port)} is outside 1 ... 65535", "give a free one") from None
@@ -176,11 +185,12 @@ class _Server(ThreadingHTTPServer):
     # On Windows this would let two programs have one port.
     allow_reuse_address = os.name != "nt"
 
-    def __init__(self, path: Path, origin: str, port: int) -> None:
-        self.path, self.origin = path, origin
+    def __init__(self, path: Path, origin: str, port: int, folder: Path | None) -> None:
+        self.path, self.folder = path, folder
         self.ended = threading.Event()
         self.error: PipetraceError | None = None
         super().__init__((_ADDRESS, port), _Handler)
+        self.origin = origin or f"http://{_ADDRESS}:{self.server_port}"
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A connection that breaks is the client's affair; the next one is served."""
@@ -192,6 +202,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self._refused():
+            return
+        if not self._asks_for_trace():
+            self._give_asset()
             return
         try:
             file = self.server.path.open("rb")
@@ -212,6 +225,19 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.ended.set()
         elif self._taken():
             self.server.ended.set()
+
+    def _give_asset(self) -> None:
+        """Answers with a file of the UI, where there is one here."""
+        found = asset(self.server.folder, self.path) if self.server.folder is not None else None
+        try:
+            data = found[0].read_bytes() if found is not None else None
+        except OSError:
+            data = None
+        if data is None or found is None:
+            self._answer(HTTPStatus.NOT_FOUND)
+            return
+        self._answer(HTTPStatus.OK, len(data), found[1])
+        self.wfile.write(data)
 
     def do_HEAD(self) -> None:
         if not self._refused():
@@ -242,10 +268,13 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._may_ask():
             self._answer(HTTPStatus.FORBIDDEN)
             return True
-        if unquote_to_bytes(self.path.partition("?")[0]) != b"/" + os.fsencode(self.server.path.name):
+        if not self._asks_for_trace() and (self.server.folder is None or self.command != "GET"):
             self._answer(HTTPStatus.NOT_FOUND)
             return True
         return False
+
+    def _asks_for_trace(self) -> bool:
+        return unquote_to_bytes(self.path.partition("?")[0]) == b"/" + os.fsencode(self.server.path.name)
 
     def _may_ask(self) -> bool:
         # A page elsewhere whose name was made to resolve to this machine still sends its own name as host.
@@ -258,7 +287,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self.headers.get("Sec-Fetch-Site") in (None, "none", "same-origin")
         return origin.lower() in (self.server.origin, f"http://{_ADDRESS}:{port}")
 
-    def _answer(self, status: HTTPStatus, length: int = 0) -> None:
+    def _answer(self, status: HTTPStatus, length: int = 0, kind: str = "application/octet-stream") -> None:
         self.send_response(status)
         headers = {
             "Access-Control-Allow-Origin": self.server.origin,
@@ -275,7 +304,7 @@ class _Handler(BaseHTTPRequestHandler):
                 "Access-Control-Allow-Private-Network": "true",
             }
         if status is not HTTPStatus.NO_CONTENT:
-            headers |= {"Content-Type": "application/octet-stream", "Content-Length": str(length)}
+            headers |= {"Content-Type": kind, "Content-Length": str(length)}
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()

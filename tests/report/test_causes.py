@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from rich.table import Table
 
 from pipetrace import Costs, StageCosts, build, parse_costs, simulate
 from pipetrace.action import parse
 from pipetrace.metrics import bubbles, sizes_from_dict
+from pipetrace.passes import MoeOrder, Overlap, expand_moe
 from pipetrace.report.causes import cause_tables, short
 from pipetrace.report.terminal import print_schedule, print_schedule_tables
 from pipetrace.report.units import MILLISECONDS
@@ -98,3 +100,13 @@ def test_below_the_chart() -> None:
 
 def test_pairs_are_short() -> None:
     assert short(parse("(0F1;d1:3B0)OVERLAP_F_B")) == "0F1&d1:3B0"
+
+
+def test_parts_of_layers_go_on_from_lane_to_lane() -> None:
+    """One line for the way through a rank, not one for each all-to-all on it."""
+    costs = Costs(p2p=200_000)
+    schedule = expand_moe(build("1f1b", 2, 1), Overlap(MoeOrder.SERIAL), costs)
+    tables = cause_tables(schedule, simulate(schedule, costs), MILLISECONDS, costs)
+    path = tables[-1]
+    assert isinstance(path, Table)
+    assert path.row_count == 3  # down on rank 0, there and back on rank 1, back on rank 0

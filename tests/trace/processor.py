@@ -21,6 +21,7 @@ import pytest
 
 ERRORS = "select name, value from stats where severity in ('error', 'data_loss') and value > 0"
 Row = tuple[Any, ...]
+_PIECE = 16 << 20  # bytes of a trace that are handed over at once
 
 
 def query(trace: Path, *queries: str) -> list[list[Row]]:
@@ -94,8 +95,12 @@ def _run(trace: Path, queries: tuple[str, ...]) -> list[list[Row]]:
     requests = engine.stream()
     method = requests.msg.add().TraceProcessorMethod
     requests.msg[0].request = method.Value("TPM_RESET_TRACE_PROCESSOR")
-    append = requests.msg.add()
-    append.request, append.append_trace_data = method.Value("TPM_APPEND_TRACE_DATA"), trace.read_bytes()
+    with trace.open("rb") as file:
+        while piece := file.read(_PIECE):
+            append = requests.msg.add()
+            append.request, append.append_trace_data = method.Value("TPM_APPEND_TRACE_DATA"), piece
+            _check_appended(trace, engine, requests)
+            requests = engine.stream()
     requests.msg.add().request = method.Value("TPM_FINALIZE_TRACE_DATA")
     for sql in queries:
         asked = requests.msg.add()
@@ -107,8 +112,6 @@ def _run(trace: Path, queries: tuple[str, ...]) -> list[list[Row]]:
     cells: list[Any] = []
     columns = 1
     for reply in replies.msg:
-        if reply.append_result.error:
-            raise AssertionError(f"{trace} does not load: {reply.append_result.error}")
         if not reply.HasField("query_result"):
             continue
         result = reply.query_result
@@ -121,6 +124,14 @@ def _run(trace: Path, queries: tuple[str, ...]) -> list[list[Row]]:
                 cells = []
     assert len(results) == len(queries), f"{len(results)} of {len(queries)} queries were answered"
     return results
+
+
+def _check_appended(trace: Path, engine: _Engine, requests: Any) -> None:
+    replies = engine.stream()
+    replies.ParseFromString(engine.run(requests.SerializeToString()))
+    for reply in replies.msg:
+        if reply.append_result.error:
+            raise AssertionError(f"{trace} does not load: {reply.append_result.error}")
 
 
 def _cells(batch: Any) -> list[Any]:
