@@ -34,7 +34,8 @@ def candidate_of(text: str) -> Candidate:
     """`NAME` or `NAME:v=4,group=8`; with `moe-order=ORDER` among them in parts of MoE layers.
 
     Raises:
-        ScheduleError: There is no such schedule, it does not take an option, or an option is not NAME=VALUE.
+        ScheduleError: There is no such schedule, it does not take an option, or an option is not NAME=VALUE, or
+            is given twice.
     """
     name, _, given = text.partition(":")
     options: dict[str, object] = {}
@@ -42,7 +43,10 @@ def candidate_of(text: str) -> Candidate:
         option, equals, value = item.partition("=")
         if not equals:
             raise ScheduleError(f"cannot read {shown(item)} of {shown(text)}", "write NAME:v=4,group=8")
-        options[OPTIONS.get(option.strip(), option.strip())] = literal(value.strip())
+        option = OPTIONS.get(option.strip(), option.strip())
+        if option in options:
+            raise ScheduleError(f"{shown(text)} gives {option} twice", "write NAME:v=4,group=8")
+        options[option] = literal(value.strip())
     order = options.pop("moe-order", None)
     spec = get(name)
     check_options(spec, options)

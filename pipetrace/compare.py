@@ -12,6 +12,7 @@ from pipetrace.metrics import AllToAlls, Bubbles, PeakInFlight, all_to_alls, bub
 from pipetrace.passes import MoeOrder, Overlap, expand_moe, has_split_pairs, stage_costs, stage_schedule
 from pipetrace.same_model import cut
 from pipetrace.schedule import Schedule
+from pipetrace.shown import shown
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
 from pipetrace.waiting import Waiting
@@ -199,13 +200,20 @@ def compare(
         each: Passes on what is to be done, and may show how far it is.
 
     Raises:
-        ScheduleError: None of them can be built, or an option is for none of them.
+        ScheduleError: None of them can be built, or an option is for none of them, or is swept and a candidate has its
+            own.
         CostError: The costs cannot be.
     """
     for option in {option for setting in settings for option in setting.options}:
         if not any(option in candidate.takes for candidate in candidates):
             raise ScheduleError(
                 f"none of {', '.join(candidate.label for candidate in candidates)} takes the option {option!r}"
+            )
+        values = {shown(setting.options.get(option)) for setting in settings}
+        if len(values) > 1 and (own := next((of for of in candidates if option in of.options), None)):
+            raise ScheduleError(
+                f"{own.label} has its own {option}, which is swept: every value would be the same",
+                "leave it out of the name, or sweep something else",
             )
     work = [(setting, candidate) for setting in settings for candidate in candidates]
     rows = [_row(setting, candidate, per_chunk) for setting, candidate in each(work)]

@@ -17,6 +17,7 @@ from pipetrace.times import MAX_COST, UNITS, is_count
 
 MAX_MESSAGE = 1 << 50  # bytes: a PiB
 MAX_NODE = 1_000_000  # ranks
+_MANY = 1 << 31  # more ranks than there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,11 @@ class Network:
             raise CostError(f"a message of {shown(self.message_bytes)} bytes", f"give between 0 and {MAX_MESSAGE}")
         if self.ranks_per_node is not None and not (is_count(self.ranks_per_node, MAX_NODE) and self.ranks_per_node):
             raise CostError(f"{shown(self.ranks_per_node)} ranks a node", f"give between 1 and {MAX_NODE}")
+        for source, target in self.links:
+            if not (is_count(source, MAX_NODE) and is_count(target, MAX_NODE)) or source == target:
+                raise CostError(
+                    f"a link from rank {shown(source)} to {shown(target)}", "name two ranks, as in links.0-1"
+                )
 
 
 def _check_bandwidth(bandwidth: float | None) -> None:
@@ -196,7 +202,7 @@ class Costs:
             scatters as its forward.
 
     Raises:
-        CostError: `p2p` is negative, or over 1,000 s.
+        CostError: `p2p` is negative, or over 1,000 s; or a message takes as long.
     """
 
     default: StageCosts = UNIT_STAGE
@@ -211,6 +217,11 @@ class Costs:
     def __post_init__(self) -> None:
         if not is_count(self.p2p, MAX_COST):
             raise CostError(f"a transfer costs {shown(self.p2p)} ns", "give a time between 0 and 1000 s")
+        # Told where the costs are read, rather than when a schedule is simulated.
+        network = self.network
+        for link in (Link(self.p2p, network.bandwidth), network.across, *network.links.values()):
+            if link is not None:
+                link.time(network.message_bytes)
 
     def of(self, stage: int) -> StageCosts:
         """The costs of one stage."""
@@ -220,18 +231,43 @@ class Costs:
         """The costs of a layer of one stage."""
         return self.stage_layers.get(stage, self.layer or LayerCosts())
 
-    def transfer_times(self, ranks: int) -> IntArray:
-        """ns of a transfer from each rank to each other; shape (ranks, ranks), 0 on the diagonal."""
+    def transfer_times(self, sender: IntArray, receiver: IntArray) -> IntArray:
+        """ns of transfers between ranks, 0 from a rank to itself.
+
+        Args:
+            sender, receiver: Ranks; of shapes that numpy broadcasts, so that few pairs of many ranks cost little.
+
+        Returns:
+            An array of the shape of both together.
+        """
         network = self.network
-        times = np.full((ranks, ranks), Link(self.p2p, network.bandwidth).time(network.message_bytes), dtype=np.int64)
+        sender, receiver = np.broadcast_arrays(sender, receiver)
+        times = np.full(sender.shape, Link(self.p2p, network.bandwidth).time(network.message_bytes), dtype=np.int64)
         if network.across is not None and network.ranks_per_node is not None:
-            node = np.arange(ranks) // network.ranks_per_node
-            times[node[:, None] != node] = network.across.time(network.message_bytes)
-        for (source, target), link in network.links.items():
-            if source < ranks and target < ranks:
-                times[source, target] = link.time(network.message_bytes)
-        np.fill_diagonal(times, 0)
+            elsewhere = sender // network.ranks_per_node != receiver // network.ranks_per_node
+            times[elsewhere] = network.across.time(network.message_bytes)
+        if network.links:
+            pairs = np.array(list(network.links), dtype=np.int64)
+            pair = pairs[:, 0] * _MANY + pairs[:, 1]
+            by_pair, wanted = np.argsort(pair), sender * _MANY + receiver
+            at = by_pair[np.minimum(np.searchsorted(pair[by_pair], wanted), pair.size - 1)]
+            single = np.array([link.time(network.message_bytes) for link in network.links.values()], dtype=np.int64)
+            times = np.where(pair[at] == wanted, single[at], times)
+        times[sender == receiver] = 0
         return times
+
+    def _check_links(self, ranks: int, what: str) -> None:
+        """Refuses the link of a rank that is not there: most likely the costs are of another schedule.
+
+        Raises:
+            CostError: With the link.
+        """
+        for source, target in self.network.links:
+            if max(source, target) >= ranks:
+                raise CostError(
+                    f"the costs name the link {source}-{target}, but {what} has {ranks} ranks, from 0",
+                    "leave it out of the costs, or build with as many ranks",
+                )
 
     def check_stages(self, stages: int, what: str) -> None:
         """Refuses costs of a stage that is not there: most likely they are of another schedule.
@@ -254,6 +290,7 @@ class Costs:
                 layers, and recomputation is given, which is known for whole stages only.
         """
         self.check_stages(schedule.stages, schedule.name)
+        self._check_links(schedule.ranks, schedule.name)
         if schedule.has_parts:
             return self._part_durations(schedule)
         table = np.zeros((max(Kind) + 1, schedule.stages), dtype=np.int64)

@@ -132,7 +132,7 @@ class RunDiff:
             "waiting_policy": str(self.waiting.policy),
             **document(self.analysis),
             **self._all_to_alls(),
-            **(self._matched() if actions else {}),
+            **(self._matched() if actions else self.diff.to_dict(actions=False)),
             "not_found": list(self.recording.missing),
             "notes": list(self.recording.notes),
         }

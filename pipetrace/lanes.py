@@ -104,5 +104,5 @@ def _travel(schedule: Schedule, costs: Costs) -> IntArray:
     """ns that what each row takes travels between ranks; shape (n,)."""
     transfers = schedule.transfers
     travel = np.zeros(len(schedule), dtype=np.int64)
-    travel[transfers.consumer] = costs.transfer_times(schedule.ranks)[transfers.sender, transfers.receiver]
+    travel[transfers.consumer] = costs.transfer_times(transfers.sender, transfers.receiver)
     return travel

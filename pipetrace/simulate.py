@@ -51,7 +51,7 @@ def simulate(schedule: Schedule, costs: Costs | None = None, waiting: Waiting | 
     duration = costs.durations(schedule)
     forward_ready, backward_ready = costs.ready(schedule, duration)
     transfers = schedule.transfers
-    time = costs.transfer_times(schedule.ranks)[transfers.sender, transfers.receiver]
+    time = costs.transfer_times(transfers.sender, transfers.receiver)
     is_gradient = code_kind(transfers.receive) == Kind.RECV_B
     ready = np.where(is_gradient, backward_ready[transfers.producer], forward_ready[transfers.producer])
     if schedule.has_parts:

@@ -51,14 +51,19 @@ stage_costs = st.builds(
 links = st.builds(
     Link, latency=times, bandwidth=st.none() | st.integers(1, 10**4).map(lambda thousandths: thousandths / 1000)
 )
-networks = st.just(Network()) | st.builds(
-    Network,
-    message_bytes=st.integers(0, 10**6),
-    bandwidth=st.none() | st.integers(1, 10**4).map(lambda thousandths: thousandths / 1000),
-    ranks_per_node=st.none() | st.integers(1, 4),
-    across=st.none() | links,
-    links=st.dictionaries(st.tuples(st.integers(0, 7), st.integers(0, 7)), links, max_size=3),
-)
+_pairs_of_ranks = st.tuples(st.integers(0, 7), st.integers(0, 7)).filter(lambda pair: pair[0] != pair[1])
+
+
+def networks(single_links: bool) -> st.SearchStrategy[Network]:
+    """Networks, with single links between some of 8 ranks or without."""
+    return st.just(Network()) | st.builds(
+        Network,
+        message_bytes=st.integers(0, 10**6),
+        bandwidth=st.none() | st.integers(1, 10**4).map(lambda thousandths: thousandths / 1000),
+        ranks_per_node=st.none() | st.integers(1, 4),
+        across=st.none() | links,
+        links=st.dictionaries(_pairs_of_ranks, links, max_size=3 if single_links else 0),
+    )
 
 
 @st.composite
@@ -68,20 +73,28 @@ def pair_costs(draw: st.DrawFn) -> PairCost:
 
 
 def costs(stages: int = 1) -> st.SearchStrategy[Costs]:
-    """Costs with those of single stages among the first `stages`, which a schedule must have: each has stage 0."""
+    """Costs with those of single stages among the first `stages`, which a schedule must have: each has stage 0.
+
+    With more than one there are single links too, whose ranks a schedule must have.
+    """
     return st.builds(
         Costs,
         default=stage_costs,
         stages=st.dictionaries(st.integers(0, stages - 1), stage_costs, max_size=4),
         pair=st.none() | pair_costs(),
         p2p=st.just(0) | times,
-        network=networks,
+        network=networks(stages > 1),
     )
 
 
 def within(given: Costs, schedule: Schedule) -> Costs:
-    """Costs less those of stages that a schedule does not have."""
-    return replace(given, stages={stage: of for stage, of in given.stages.items() if stage < schedule.stages})
+    """Costs less those of stages and links that a schedule does not have."""
+    links = {pair: link for pair, link in given.network.links.items() if max(pair) < schedule.ranks}
+    return replace(
+        given,
+        stages={stage: of for stage, of in given.stages.items() if stage < schedule.stages},
+        network=replace(given.network, links=links),
+    )
 
 
 @dataclass(frozen=True)

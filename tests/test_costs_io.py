@@ -3,6 +3,7 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
+import numpy as np
 import pytest
 import tomli_w
 from hypothesis import given
@@ -73,7 +74,7 @@ def test_costs_of_a_stage_that_is_not_there() -> None:
 
 def test_a_message_that_never_arrives() -> None:
     with pytest.raises(CostError, match="over 1000 s"):
-        Costs(network=Network(message_bytes=1 << 50, bandwidth=1e-300)).transfer_times(2)
+        Costs(network=Network(message_bytes=1 << 50, bandwidth=1e-300))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_what_is_free_takes_no_time() -> None:
     assert Costs(default=StageCosts(0, 0, 0)).durations(schedule).tolist() == [0, 0]
 
 
-@given(costs())
+@given(costs(8))
 def test_costs_round_trip_through_toml(given: Costs) -> None:
     assert costs_from_dict(tomllib.loads(tomli_w.dumps(costs_to_dict(given)))) == given
 
@@ -137,7 +138,7 @@ def test_a_network_as_people_write_it() -> None:
         links.3-2 = { latency = 1 }
     """
     read = costs_from_dict(tomllib.loads(text))
-    assert read.transfer_times(4).tolist() == [
+    assert read.transfer_times(*np.indices((4, 4))).tolist() == [
         [0, 21_000, 120_000, 120_000],
         [21_000, 0, 120_000, 120_000],
         [120_000, 120_000, 0, 21_000],
@@ -219,3 +220,19 @@ def test_what_is_of_a_stage_is_sent_there() -> None:
         costs_from_dict({"recompute": 1})
     assert "default = { recompute = 1 }" in caught.value.hint
     assert costs_from_dict({"default": {"recompute": 1}}).default.recompute == 1_000_000
+
+
+def test_links_to_nowhere() -> None:
+    for pair in ((2, 2), (-1, 0), (0, "1")):
+        with pytest.raises(CostError, match="a link from rank"):
+            Network(links={pair: Link(5)})  # type: ignore[dict-item]
+    far = Costs(network=Network(links={(0, 99): Link(5)}))
+    with pytest.raises(CostError, match="name the link 0-99, but test has 2 ranks"):
+        far.durations(of("0F0 0B0 | 1F0 1B0"))
+
+
+def test_few_pairs_of_many_ranks_cost_little() -> None:
+    many = np.arange(1_000_000)
+    costs = Costs(p2p=7, network=Network(links={(2, 3): Link(5), (3, 2): Link(6)}))
+    assert costs.transfer_times(many, many + 1)[:4].tolist() == [7, 7, 5, 7]
+    assert costs.transfer_times(many, many).sum() == 0

@@ -29,7 +29,7 @@ def test_what_cannot_be() -> None:
 
 
 def test_a_stage_can_have_its_own() -> None:
-    schedule = expand_moe(build("1f1b", 2, 2), Overlap(layers=2))
+    schedule = expand_moe(build("zb-h1", 2, 2), Overlap(layers=2))
     own = LayerCosts(attn=PartCosts(7, 8, 9))
     durations = Costs(stage_layers={1: own}).durations(schedule)
     by_action = dict(zip(schedule.code.tolist(), durations.tolist(), strict=True))

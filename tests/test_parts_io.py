@@ -45,7 +45,7 @@ def test_the_more_special_holds() -> None:
         ("dispatch.W=1", "dispatch has no weights"),
         ("a2a.W=0", "a2a has no weights"),
         ("attn=x", "'x' is no time"),
-        ("attn=-1", "F of a part costs -1000000 ns"),
+        ("attn=-1", "a time of -1 ms is negative"),
     ],
 )
 def test_what_cannot_be_read(text: str, message: str) -> None:

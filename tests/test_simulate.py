@@ -44,7 +44,7 @@ def test_every_dependency_holds_and_no_lane_does_two_things(size: Sizes, given: 
     given = within(given, schedule)
     timeline = simulate(schedule, given)
     last = schedule.stages - 1
-    transfer = given.transfer_times(schedule.ranks)
+    transfer = given.transfer_times(*np.indices((schedule.ranks, schedule.ranks)))
     for tile in timeline.where(timeline.is_compute):
         for action in halves(tile):
             kind = action.kind
@@ -76,7 +76,7 @@ def test_the_makespan_is_no_shorter_than_any_rank_or_microbatch_takes(size: Size
     durations = given.durations(schedule)
     work = [int(durations[schedule.rank == rank].sum()) for rank in range(schedule.ranks)]
     at_least = given.pair.forward_ready if isinstance(given.pair, PairCost) else np.inf
-    transfer = given.transfer_times(schedule.ranks)
+    transfer = given.transfer_times(*np.indices((schedule.ranks, schedule.ranks)))
     hops = sum(int(transfer[a, b]) for a, b in itertools.pairwise(schedule.placement.table[0]))
     through = sum(min(given.of(stage).F, at_least) for stage in range(schedule.stages)) + hops
     assert timeline.makespan >= max(*work, through)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from pipetrace.cli import compare, diff, fit, gen, list_, open_, read, run, show
+from pipetrace.cli.once import OnceCommand
 from pipetrace.cli.spread import spread
 from pipetrace.version import __version__
 
@@ -28,7 +29,7 @@ for name, module in (
     ("fit", fit),
     ("open", open_),
 ):
-    app.command(name, help=module.HELP, epilog=f"Example: `{module.EXAMPLE}`")(spread(module.command))
+    app.command(name, cls=OnceCommand, help=module.HELP, epilog=f"Example: `{module.EXAMPLE}`")(spread(module.command))
 
 
 @app.callback(invoke_without_command=True)

@@ -102,6 +102,9 @@ def command(
         per_chunk=costs_per is Per.CHUNK,
         each=_shown,
     )
+    if bytes_of is not None:
+        most = max(row.figures.schedule.stages for row in comparison.rows if row.figures)
+        bytes_of.check_stages(most, "what has most of them")
     advice = advise(comparison, bytes_of, limit) if bytes_of is not None and limit is not None else []
     if as_json:
         from pipetrace.report.compare_table import comparison_json

@@ -44,7 +44,9 @@ def command(
         suffix_of(file, SCHEDULE_SUFFIXES)
     planned = moe.plan(lambda of: options.listed(sizes.schedule(name, source, of), comms), costs)
     schedule, of, waiting, parts = planned.schedule, planned.costs, wait.waiting(costs.unit), planned.parts
-    timeline = options.timeline_of(schedule, of, waiting)
+    timeline, sizes_of = options.timeline_of(schedule, of, waiting), costs.memory_sizes()
+    if sizes_of is not None:
+        sizes_of.check_stages(schedule.stages, schedule.name)
     for file in files:
         write_schedule(file, schedule, timeline, of, colour=colour)
         say(f"wrote {file}")
@@ -53,11 +55,10 @@ def command(
     if as_json:
         from pipetrace.report.summary import schedule_summary, schedules_json
 
-        sizes_of = costs.memory_sizes()
         summary = schedule_summary(schedule, timeline, of, sizes=sizes_of, waiting=waiting, parts=parts)
         print_json(schedules_json([summary]))
     elif not files:
         from pipetrace.report.terminal import print_schedule_tables
 
-        print_schedule_tables(schedule, timeline, costs=of, sizes=costs.memory_sizes(), waiting=waiting, parts=parts)
+        print_schedule_tables(schedule, timeline, costs=of, sizes=sizes_of, waiting=waiting, parts=parts)
         say("nothing was written; give -o FILE, e.g. -o schedule.json for Perfetto or -o schedule.html")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -113,14 +113,15 @@ class Sizes:
         Raises:
             typer.BadParameter: An --option is not NAME=VALUE.
         """
-        named = {
+        flags = {
             "chunks": self.chunks,
             "group": self.group,
             "pipes": self.pipes,
             "backward": self.backward,
             "memory": self.memory_chunks,
         }
-        return {name: value for name, value in named.items() if value is not None} | own_options(self.option or [])
+        named = {name: value for name, value in flags.items() if value is not None}
+        return named | own_options(self.option or [], named)
 
     def schedule(self, name: str | None, source: str | None, costs: Costs) -> Schedule:
         """The schedule that NAME or --from asks for.
@@ -180,17 +181,19 @@ def own_builder(source: str) -> ScheduleSpec | None:
     return spec_from_file(source) if source.endswith(".py") or ".py:" in source else None
 
 
-def own_options(texts: list[str]) -> dict[str, object]:
+def own_options(texts: list[str], taken: Collection[str] = ()) -> dict[str, object]:
     """NAME=VALUE as options; a value that TOML can read is what it reads, else text.
 
     Raises:
-        typer.BadParameter: One is not NAME=VALUE.
+        typer.BadParameter: One is not NAME=VALUE, or has a name that another or `taken` has.
     """
     options: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
             raise typer.BadParameter(f"--option {shown(text)} is not NAME=VALUE")
+        if name in options or name in taken:
+            raise typer.BadParameter(f"{name} is given twice: {shown(text)} is not the only one")
         options[name] = literal(value)
     return options
 
@@ -322,6 +325,8 @@ class AllCosts(ActionCosts):
             raise typer.BadParameter(
                 "--ranks-per-node and --p2p-across go together: how many ranks, and the time from node to node"
             )
+        if halved and swept not in ("p2p-across", "ranks-per-node"):
+            raise CostError(f"{self.costs_file}: ranks_per_node and across of the network go together", "give both")
         p2p = costs.p2p if self.p2p is None else parse_time(self.p2p, self.unit)
         return replace(costs, p2p=p2p, network=network if network != Network() else costs.network)
 

@@ -32,11 +32,12 @@ def command(
 ) -> None:
     planned = moe.plan(lambda of: options.listed(sizes.schedule(name, source, of), comms), costs)
     schedule, of, waiting, parts = planned.schedule, planned.costs, wait.waiting(costs.unit), planned.parts
-    timeline = options.timeline_of(schedule, of, waiting)
+    timeline, sizes_of = options.timeline_of(schedule, of, waiting), costs.memory_sizes()
+    if sizes_of is not None:
+        sizes_of.check_stages(schedule.stages, schedule.name)
     if as_json:
         from pipetrace.report.summary import schedule_summary, schedules_json
 
-        sizes_of = costs.memory_sizes()
         summary = schedule_summary(schedule, timeline, of, sizes=sizes_of, waiting=waiting, parts=parts)
         print_json(schedules_json([summary]))
         return
@@ -47,7 +48,7 @@ def command(
         schedule,
         timeline,
         costs=of,
-        sizes=costs.memory_sizes(),
+        sizes=sizes_of,
         waiting=waiting,
         parts=parts,
         verbose=verbose,

@@ -139,8 +139,9 @@ def _link_sets(sender: IntArray, receiver: IntArray) -> list[CellSet]:
     for ends, verb in ((sender, "sends"), (receiver, "receives")):
         several = [rank for rank in np.unique(ends).tolist() if (ends == rank).sum() > 1]
         sets += [CellSet(f"all that rank {rank} {verb}", ends == rank) for rank in several]
-    sets.append(CellSet("all links", np.ones(sender.size, dtype=np.bool_)))
-    return sets
+    every = CellSet("all links", np.ones(sender.size, dtype=np.bool_))
+    # Of two ranks' links there are no others.
+    return [every, *sets] if sender.size <= 2 else [*sets, every]
 
 
 def _single_transfers(case: Case, told: BoolArray, over: FloatArray, groups: list[Fault], healed: Heal) -> list[Fault]:

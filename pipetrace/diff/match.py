@@ -89,8 +89,12 @@ class Diff:
         """ns; shape (n,)."""
         return self.measured_end - self.measured_start
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole diff as plain values, times in ns; `docs/figures.md` says what the figures mean."""
+    def to_dict(self, *, actions: bool = True) -> dict[str, Any]:
+        """The whole diff as plain values, times in ns; `docs/figures.md` says what the figures mean.
+
+        Args:
+            actions: Whether single actions are told.
+        """
         columns = (
             self.code,
             self.rank,
@@ -110,7 +114,7 @@ class Diff:
             "measured_duration_ns",
         )
         recorded = set(self.recorded)
-        return {
+        table: dict[str, Any] = {
             "makespan_ns": {"ideal": self.ideal_bubbles.makespan, "measured": self.measured_bubbles.makespan},
             "bubble_fraction": dict(zip(("ideal", "measured"), self.bubble_fractions, strict=True)),
             "per_rank": [
@@ -133,11 +137,13 @@ class Diff:
             "missing": [str(action) for action in self.missing],
             "extra": [str(action) for action in self.extra],
             "reordered": [str(action) for action in self.reordered],
-            "actions": [
+        }
+        if actions:
+            table["actions"] = [
                 dict(zip(names, (str(Action.from_code(row[0])), *row[1:]), strict=True))
                 for row in zip(*(column.tolist() for column in columns), strict=True)
-            ],
-        }
+            ]
+        return table
 
 
 def diff(ideal: Timeline, measured: Timeline) -> Diff:

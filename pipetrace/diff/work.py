@@ -173,7 +173,7 @@ class Work:
             delay=np.zeros(k, dtype=np.int64),
             anchor=np.full(k, NO_ROW, dtype=np.int64),
             after=np.full(k, NEVER, dtype=np.int64),
-            time=costs.transfer_times(of.ranks)[self.sender, self.receiver],
+            time=costs.transfer_times(self.sender, self.receiver),
             present=self.in_schedule,
         )
 

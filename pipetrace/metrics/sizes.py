@@ -74,6 +74,18 @@ class MemorySizes:
         """The sizes of one stage."""
         return self.stages.get(stage, self.default)
 
+    def check_stages(self, stages: int, what: str) -> None:
+        """Refuses sizes of a stage that is not there, as `Costs.check_stages` does costs.
+
+        Raises:
+            CostError: A single stage's sizes are of none of `stages` stages; `what` has these.
+        """
+        if any(stage >= stages for stage in self.stages):
+            raise CostError(
+                f"[memory] names stage {max(self.stages)}, but {what} has {stages} stages, from 0",
+                "leave it out of the sizes, or build with as many stages",
+            )
+
 
 ALL_FREED_AT: Mapping[Kind, MemorySizes] = {
     Kind.I: MemorySizes(StageSizes(activation_freed_at_input=1)),

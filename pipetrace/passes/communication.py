@@ -45,12 +45,15 @@ def add_communication(schedule: Schedule, costs: Costs | None = None) -> Schedul
     # What costs nothing takes a moment here, so that no consumer ends with its producer. An overlapped pair gives
     # both outputs at its end, since a SEND cannot stand inside it.
     duration = np.maximum(costs.durations(schedule), 1)
-    delay = costs.transfer_times(schedule.ranks)
+    input_delay, gradient_delay = (
+        costs.transfer_times(links.rank[producer], links.rank) * links.crosses(producer)
+        for producer in (links.inputs, links.gradients)
+    )
     end = duration + longest_path(
         links,
         duration,
-        input_delay=delay[links.rank[links.inputs], links.rank] * links.crosses(links.inputs),
-        gradient_delay=delay[links.rank[links.gradients], links.rank] * links.crosses(links.gradients),
+        input_delay=input_delay,
+        gradient_delay=gradient_delay,
     )
     leaving = np.searchsorted(transfers.producer, np.arange(len(schedule) + 1)).tolist()
     sends, receives, receivers = transfers.send.tolist(), transfers.receive.tolist(), transfers.receiver.tolist()

@@ -143,10 +143,9 @@ class _Filling:
         self.kind = code_kind(schedule.code).tolist()
         self.backward_kind = [_backward_kind(entry) for entry in self.entries]
         # For each of the two inputs of a row: the producing row, and from its start to the arrival.
-        delay = costs.transfer_times(schedule.ranks)
         self.needs = []
         for producers, ready in zip((links.inputs, links.gradients), costs.ready(schedule, duration), strict=True):
-            travels = delay[links.rank[producers], links.rank] * links.crosses(producers)
+            travels = costs.transfer_times(links.rank[producers], links.rank) * links.crosses(producers)
             self.needs.append((producers.tolist(), (ready[producers] + travels).tolist()))
         is_weight = np.flatnonzero(code_kind(schedule.code) == Kind.W)
         is_weight = np.flatnonzero(code_kind(schedule.code) == Kind.W)

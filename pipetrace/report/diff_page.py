@@ -9,16 +9,30 @@ from pathlib import Path
 import numpy as np
 
 from pipetrace.action import Action, Kind, code_kind, code_text
-from pipetrace.diff import Diff
+from pipetrace.diff import Analysis, Diff
 from pipetrace.report import html
-from pipetrace.report.figure import gaps_note, mode_for, tile_figure
-from pipetrace.report.marks import FloatArray
+from pipetrace.report.diff_charts import counterparts, drift_figure, waterfall_figure, worst_windows
+from pipetrace.report.diff_tables import (
+    Rows,
+    awaited_rows,
+    overlap_rows,
+    path_rows,
+    reference_rows,
+    schedule_rows,
+    stage_rows,
+    waiting_rows,
+    what_if_rows,
+)
+from pipetrace.report.figure import Mode, gaps_note, mode_for, tile_figure
+from pipetrace.report.memory import memory_figure
 from pipetrace.report.page import bubble_table, short
 from pipetrace.report.units import TimeUnit, percent, unit_for
-from pipetrace.schedule import Schedule
-from pipetrace.timeline import Timeline
+from pipetrace.report.verdict import verdict
 
 MOST_ROWS = 100_000
+MOST_LINES = 30_000
+"""Tiles of both panels; without a GPU a browser takes a second or more to zoom 100,000 lines."""
+
 _MOST_LISTED = 200
 
 _COLUMNS = (
@@ -34,10 +48,9 @@ _COLUMNS = (
 
 def write_diff_page(
     path: Path,
-    diff: Diff,
+    of: Analysis,
     *,
     title: str,
-    schedule: Schedule | None,
     facts: Sequence[tuple[str, str]] = (),
     notes: Sequence[str] = (),
     step_makespans: Sequence[int] = (),
@@ -47,9 +60,8 @@ def write_diff_page(
 
     Args:
         path: Where to; an existing file is replaced.
-        diff: What is shown.
+        of: What is shown.
         title: Plain text.
-        schedule: What was run, where it is known.
         facts: Name and value of what the numbers were made from: workload, versions, window, source of the costs.
         notes: Warnings, a line each.
         step_makespans: ns of every measured step.
@@ -58,55 +70,174 @@ def write_diff_page(
     Raises:
         OutputError: The file cannot be written.
     """
-    ideal, measured = diff.ideal_bubbles, diff.measured_bubbles
-    unit = unit_for(max(ideal.makespan, measured.makespan))
-    figure = tile_figure(
-        [
-            (f"ideal, {unit.text(ideal.makespan)}", diff.ideal),
-            (f"measured, {unit.text(measured.makespan)}", diff.measured),
-        ],
-        slips=[tile_slips(diff, diff.ideal), tile_slips(diff, diff.measured)],
-    )
-    known = list(facts)
-    if schedule is not None:
-        known.insert(0, ("schedule", f"{schedule.name}, p = {schedule.ranks}, m = {schedule.microbatches}"))
+    diff = of.of
+    first = "before" if of.before else "ideal"
+    unit = unit_for(max(diff.ideal_bubbles.makespan, diff.measured_bubbles.makespan))
+    known = [("schedule", f"{of.schedule.name}, p = {of.schedule.ranks}, m = {of.schedule.microbatches}"), *facts]
     if len(step_makespans) > 1:
         known.append(("steps measured", _steps(step_makespans, chosen_step, unit)))
-    mode = mode_for(len(diff.ideal) + len(diff.measured))
     body = [
-        html.headline(headline_figures(diff, unit)),
+        html.headline(headline_figures(diff, unit, first)),
+        _verdict(of, unit),
         _warnings(notes),
         _differences(diff),
-        html.section(
-            "tiles-section",
-            "Ideal and measured",
-            html.chart(
-                "tiles",
-                figure,
-                f"Tile charts of {title}: the ideal above the measured",
-                mode.value,
-                gaps_note([diff.ideal, diff.measured], mode),
-            ),
-            html.facts(known),
-        ),
+        _waterfall(of, unit) if of.one_clock else "",
+        _tiles(of, title, first, unit, html.facts(known)),
+        _worst(of) if of.one_clock else "",
+        _waits(of, unit) if of.one_clock else "",
+        _memory(of, title, first),
+        _tables(of, unit),
         html.section(
             "ranks",
             "Ranks",
-            bubble_table("Idle time of each rank", [("ideal", ideal), ("measured", measured)], unit),
+            bubble_table(
+                "Idle time of each rank",
+                [(first, diff.ideal_bubbles), ("measured", diff.measured_bubbles)],
+                unit,
+                diff.recorded,
+            ),
         ),
         _actions(diff, unit),
     ]
-    subtitle = "Ideal against measured, each from its own first action."
+    subtitle = f"{'Two measured steps' if of.before else 'Ideal against measured'}, each from its own first action."
     html.write_page(path, title, subtitle, [part for part in body if part])
 
 
-def headline_figures(diff: Diff, unit: TimeUnit) -> list[tuple[str, str, str]]:
+def _verdict(of: Analysis, unit: TimeUnit) -> str:
+    first, *rest = verdict(of, unit)
+    text = f"<p><strong>{escape(first)}</strong></p>" + "".join(f"<p>{escape(sentence)}</p>" for sentence in rest)
+    return html.section("verdict", "Verdict", f'<div class="verdict">{text}</div>')
+
+
+def _table(rows: Rows) -> str:
+    return html.table(rows.name, rows.head, rows.rows, note=rows.caption) if rows.rows else ""
+
+
+def _waterfall(of: Analysis, unit: TimeUnit) -> str:
+    note = "What each adds to the makespan, in the order in which it was put in; the bars sum exactly."
+    if of.waterfall.deviation:
+        note += f" Replaying what was measured is off by up to {unit.text(of.waterfall.deviation)} for an action."
+    notes = "".join(f"<p class='hint'>{escape(line)}</p>" for line in of.waterfall.notes)
+    return html.section(
+        "waterfall-section",
+        "Where the time goes",
+        html.chart(
+            "waterfall", waterfall_figure(of, unit), "Waterfall from the ideal to the measured makespan", note=note
+        ),
+        notes,
+        '<div class="tables">',
+        _table(reference_rows(of, unit)),
+        _table(path_rows(of, unit)),
+        "</div>",
+    )
+
+
+def _tiles(of: Analysis, title: str, first: str, unit: TimeUnit, facts: str) -> str:
+    diff = of.of
+    ideal, measured = diff.ideal_bubbles.makespan, diff.measured_bubbles.makespan
+    mode = _mode(diff)
+    beside = None
+    if mode is not Mode.HEATMAP:
+        beside = [
+            counterparts(diff, diff.ideal, unit, other="measured"),
+            counterparts(diff, diff.measured, unit, other=first),
+        ]
+    panels = [(f"{first}, {unit.text(ideal)}", diff.ideal), (f"measured, {unit.text(measured)}", diff.measured)]
+    figure = tile_figure(panels, beside=beside, mode=mode)
+    name = "Before and after" if of.before else "Ideal and measured"
+    note = gaps_note([diff.ideal, diff.measured], mode)
+    return html.section(
+        "tiles-section",
+        name,
+        html.chart("tiles", figure, f"Tile charts of {title}: the {first} above the measured", mode.value, note),
+        html.chart(
+            "drift",
+            drift_figure(diff, unit),
+            f"Drift of each rank of {title}",
+            note="How late each rank's actions ended; it zooms with the tiles.",
+        ),
+        facts,
+    )
+
+
+def _mode(diff: Diff) -> Mode:
+    """As `mode_for`, but lines give way earlier: two panels are zoomed at once, and close-ups stand beside them."""
+    tiles = len(diff.ideal) + len(diff.measured)
+    return Mode.HEATMAP if tiles > MOST_LINES else mode_for(tiles)
+
+
+def _worst(of: Analysis) -> str:
+    """Close-ups where the tiles are too many to be seen each."""
+    diff = of.of
+    if _mode(diff) is Mode.BARS:
+        return ""
+    charts = []
+    for number, (what, ideal, measured) in enumerate(worst_windows(of)):
+        unit = unit_for(measured.makespan)
+        beside = [counterparts(diff, ideal, unit, other="measured"), counterparts(diff, measured, unit, other="ideal")]
+        figure = tile_figure(
+            [("the same actions in the ideal", ideal), (f"measured: {what}", measured)], beside=beside, mode=Mode.BARS
+        )
+        figure.update_layout(meta={})
+        charts.append(html.chart(f"worst-{number}", figure, f"Close-up: {what}", Mode.BARS.value))
+    if not charts:
+        return ""
+    hint = "<p class='hint'>Where single actions lost most against what bound them, each from its own first action.</p>"
+    return html.section("worst", "The worst places close up", hint, *charts)
+
+
+def _waits(of: Analysis, unit: TimeUnit) -> str:
+    return html.section(
+        "waits",
+        "Waiting",
+        '<div class="tables">',
+        _table(waiting_rows(of, unit)),
+        _table(awaited_rows(of, unit)),
+        "</div>",
+    )
+
+
+def _memory(of: Analysis, title: str, first: str) -> str:
+    charts = [
+        html.chart(
+            f"in-flight-{name}",
+            memory_figure(timeline),
+            f"Activations in flight of {title}, {name}",
+            note=f"Activations in flight, {name}, in chunks; all ranks on one scale.",
+        )
+        for name, timeline in ((first, of.of.ideal), ("measured", of.of.measured))
+    ]
+    return html.section("memory", "Memory", *charts)
+
+
+def _tables(of: Analysis, unit: TimeUnit) -> str:
+    makers = [stage_rows, overlap_rows]
+    if of.one_clock:
+        makers = [what_if_rows, schedule_rows, *makers]
+    return html.section(
+        "what-if",
+        "What if, and how stages compare",
+        '<div class="tables">',
+        *(_table(make(of, unit)) for make in makers),
+        "</div>",
+    )
+
+
+def headline_figures(diff: Diff, unit: TimeUnit, first: str = "ideal") -> list[tuple[str, str, str]]:
     """Name, value and detail of the figures that a diff opens with."""
     ideal, measured = diff.ideal_bubbles, diff.measured_bubbles
+    fractions, in_span = diff.bubble_fractions, diff.in_span_idle
     longer = measured.makespan - ideal.makespan
-    share = f"{percent(longer / ideal.makespan, signed=True)} of the ideal" if ideal.makespan else "the ideal is empty"
+    of_first = "the ideal" if first == "ideal" else "what was before"
+    share = (
+        f"{percent(longer / ideal.makespan, signed=True)} of {of_first}" if ideal.makespan else f"{of_first} is empty"
+    )
     return [
-        ("Ideal makespan", f"{short(ideal.makespan, unit)} {unit.name}", "first to last F, B, I or W"),
+        (
+            "Ideal makespan" if first == "ideal" else "Makespan before",
+            f"{short(ideal.makespan, unit)} {unit.name}",
+            "first to last F, B, I or W",
+        ),
         ("Measured makespan", f"{short(measured.makespan, unit)} {unit.name}", "likewise"),
         (
             "Measured is longer by" if longer >= 0 else "Measured is shorter by",
@@ -115,25 +246,15 @@ def headline_figures(diff: Diff, unit: TimeUnit) -> list[tuple[str, str, str]]:
         ),
         (
             "Bubble fraction",
-            f"{percent(ideal.fraction).removesuffix(' %')} → {percent(measured.fraction)}",
-            "ideal → measured; Σ global idle / (p × makespan)",
+            f"{percent(fractions[0]).removesuffix(' %')} → {percent(fractions[1])}",
+            f"{first} → measured; Σ global idle / (p × makespan)",
         ),
         (
             "In-span idle",
-            f"{short(sum(ideal.in_span_idle), unit)} → {short(sum(measured.in_span_idle), unit)} {unit.name}",
-            "ideal → measured; Σ (own span - busy)",
+            f"{short(in_span[0], unit)} → {short(in_span[1], unit)} {unit.name}",
+            f"{first} → measured; Σ (own span - busy)",
         ),
     ]
-
-
-def tile_slips(diff: Diff, timeline: Timeline) -> FloatArray:
-    """The slip of each tile in ns, NaN where it was not matched; of a pair its forward half's. Shape (n,)."""
-    order = np.argsort(diff.code)
-    codes, slip = diff.code[order], diff.slip[order]
-    at = np.minimum(np.searchsorted(codes, timeline.code), max(codes.size - 1, 0))
-    if not codes.size:
-        return np.full(timeline.code.size, np.nan)
-    return np.where((codes[at] == timeline.code) & (timeline.replica == 0), slip[at].astype(np.float64), np.nan)
 
 
 def _warnings(notes: Sequence[str]) -> str:

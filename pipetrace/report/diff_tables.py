@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipetrace.diff import Analysis
@@ -32,8 +32,11 @@ class Rows:
     caption: str
 
 
-def waterfall_rows(of: Analysis, unit: TimeUnit) -> Rows:
-    """The waterfall: what a bar adds, and the makespan with it. Small compute bars are one row; the sum stays exact."""
+def waterfall_steps(of: Analysis) -> list[tuple[str, int, int]]:
+    """Name, ns that it adds, and makespan with it, from the ideal to the measured; the sum is exact.
+
+    Of many compute bars the small ones are one.
+    """
     fall = of.waterfall
     bars = [(bar.name, bar.size) for bar in fall.bars if bar.group is None]
     grouped = [(bar.name, bar.size) for bar in fall.bars if bar.group is not None]
@@ -43,16 +46,23 @@ def waterfall_rows(of: Analysis, unit: TimeUnit) -> Rows:
         others = sum(size for name, size in grouped if name not in kept)
         shown.append((f"compute of {len(grouped) - len(shown)} other {fall.by}s", others))
     clocks = of.of.measured.makespan - fall.measured
-    steps = [*shown, *bars, ("not replayed", fall.residual), *([("clocks that differ", clocks)] if clocks else [])]
-    now, totals = fall.base, [fall.base]
-    for _, size in steps:
+    added = [*shown, *bars, ("not replayed", fall.residual), *([("clocks that differ", clocks)] if clocks else [])]
+    now = fall.base
+    steps = [(of.base_name, 0, now)]
+    for name, size in added:
         now += size
-        totals.append(now)
-    sizes = ["", *unit.column([size for _, size in steps], signed=True)]
-    names = [of.base_name, *(f"+ {name}" for name, _ in steps)]
-    rows = list(zip(names, sizes, unit.column(totals), strict=True))
-    rows.append(("measured", "", unit.column([*totals, now])[-1]))
+        steps.append((name, size, now))
+    return [*steps, ("measured", 0, now)]
+
+
+def waterfall_rows(of: Analysis, unit: TimeUnit) -> Rows:
+    """The waterfall as a table."""
+    steps = waterfall_steps(of)
+    sizes = unit.column([size for _, size, _ in steps[1:-1]], signed=True)
+    totals = unit.column([total for _, _, total in steps])
+    names = [steps[0][0], *(f"+ {name}" for name, _, _ in steps[1:-1]), steps[-1][0]]
     caption = f"what each adds to the makespan, and the makespan with it, in {unit.name}; replayed in this order"
+    rows = list(zip(names, ["", *sizes, ""], totals, strict=True))
     return Rows("Waterfall", ("with", "adds", "makespan"), rows, caption)
 
 
@@ -171,10 +181,25 @@ def overlap_rows(of: Analysis, unit: TimeUnit) -> Rows:
     return Rows("Alone and overlapped", ("actions", "alone", "overlapped", "ratio", "counts"), cells, caption)
 
 
+def _fewer(ideal: Mapping[str, int], measured: Mapping[str, int]) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Two tables of times by rank and more; of many ranks those that differ most, the others as one."""
+    ranks = [name for name in {*ideal, *measured} if name.startswith("rank")]
+    if len(ranks) <= MOST_BARS:
+        return ideal, measured
+    ranks.sort(key=lambda name: (-abs(measured.get(name, 0) - ideal.get(name, 0)), len(name), name))
+    rest = ranks[MOST_BARS - 1 :]
+    both = []
+    for times in (ideal, measured):
+        few = {name: ns for name, ns in times.items() if name not in rest}
+        both.append(few | {f"{len(rest)} other ranks": sum(times.get(name, 0) for name in rest)})
+    return both[0], both[1]
+
+
 def path_rows(of: Analysis, unit: TimeUnit) -> Rows:
     """What both critical paths are spent on."""
     paths = of.paths
     ideal, measured = time_on(paths.ideal), time_on(paths.measured)
+    ideal, measured = _fewer(ideal, measured)
     names = sorted({*ideal, *measured}, key=lambda name: (not name.startswith("rank"), len(name), name))
     both = unit.column([*(ideal.get(name, 0) for name in names), *(measured.get(name, 0) for name in names)])
     rows = [(name, both[i], both[len(names) + i]) for i, name in enumerate(names)]

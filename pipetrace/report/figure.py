@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pipetrace.report.bars import MARGINS, add_bars
 from pipetrace.report.chunks import chunks_of, legend_of_chunks
 from pipetrace.report.colours import HUES, WHITE, Group
 from pipetrace.report.heatmap import add_heatmap
 from pipetrace.report.lines import add_lines
-from pipetrace.report.marks import FloatArray, Marks, lanes_of, marks_of
+from pipetrace.report.marks import Marks, lanes_of, marks_of
 from pipetrace.report.units import TimeUnit, unit_for
 from pipetrace.timeline import UNKNOWN, Lane, Timeline
 
@@ -101,7 +99,7 @@ def tile_figures(
 def tile_figure(
     timelines: Sequence[tuple[str, Timeline]],
     *,
-    slips: Sequence[FloatArray | None] | None = None,
+    beside: Sequence[Sequence[str] | None] | None = None,
     mode: Mode | None = None,
     span: int = 0,
     pitch: float | None = None,
@@ -111,7 +109,7 @@ def tile_figure(
 
     Args:
         timelines: Title and timeline of each panel, from the top. The first replica is drawn.
-        slips: For each timeline the slip of each of its tiles in ns, NaN where it has none, for the hover text.
+        beside: For each timeline a further line of each tile's hover text, empty where it has none.
         mode: How to draw; chosen by the number of tiles when None.
         span: ns that the time axis reaches at least, beside another chart.
         unit: Of all times; the one that reads best when None.
@@ -144,9 +142,16 @@ def tile_figure(
             add_heatmap(figure, timeline, unit, f"y{suffix}", span)
         else:
             marks = marks_of(timeline, lanes)
-            slip = None if slips is None else slips[index]
             draw = add_bars if mode is Mode.BARS else add_lines
-            draw(figure, marks, unit, f"y{suffix}", _hover(marks, slip, unit.ns, unit.name), shown, height)
+            draw(
+                figure,
+                marks,
+                unit,
+                f"y{suffix}",
+                _hover(marks, None if beside is None else beside[index]),
+                shown,
+                height,
+            )
         top -= height + _BETWEEN
     if chunks:
         _add_chunks(figure, chunks)
@@ -263,13 +268,11 @@ def _last(timeline: Timeline) -> int:
     return int(timeline.end.max()) - timeline.span[0] if len(timeline) else 0
 
 
-def _hover(marks: Marks, slip: FloatArray | None, ns: int, name: str) -> list[str]:
+def _hover(marks: Marks, beside: Sequence[str] | None) -> list[str]:
     texts = marks.texts()
-    if slip is None:
+    if beside is None:
         return texts
-    values = (slip[marks.row] / ns).tolist()
-    known = np.isfinite(slip[marks.row]).tolist()
     return [
-        f"{text}</b><br>slip {value:+,.3f} {name}<b>" if is_known else text
-        for text, value, is_known in zip(texts, values, known, strict=True)
+        f"{text}</b><br>{more}<b>" if (more := beside[row]) else text
+        for text, row in zip(texts, marks.row.tolist(), strict=True)
     ]

@@ -17,7 +17,8 @@ from pipetrace.timeline import Timeline
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-_MOST_STEPS = 4_000  # corners of a rank's curve; more are not seen and make the page heavy
+_MOST_STEPS, _FEWEST_STEPS = 4_000, 120  # corners of a rank's curve; more are not seen and make the page heavy
+_MOST_CORNERS = 12_000  # of all curves: each is an element that moves with every zoom
 
 
 def frees_at_once(timeline: Timeline) -> bool:
@@ -31,8 +32,9 @@ def memory_figure(timeline: Timeline) -> Figure:
     import plotly.graph_objects as go
 
     unit, span = unit_for(timeline.makespan), timeline.makespan
+    most_steps = min(_MOST_STEPS, max(_FEWEST_STEPS, _MOST_CORNERS // (2 * max(timeline.ranks, 1))))
     curves = {
-        release: [_thin(series.time - timeline.span[0], series.value, span) for series in held.series]
+        release: [_thin(series.time - timeline.span[0], series.value, span, most_steps) for series in held.series]
         for release, held in ((of, memory_over_time(timeline, ALL_FREED_AT[of])) for of in (Kind.I, Kind.W))
     }
     most = max((int(held.max(initial=0)) for ranks in curves.values() for _, held in ranks), default=0) or 1
@@ -112,10 +114,10 @@ def _beside(figure: Figure, y: float, text: str, **options: Any) -> None:
     )
 
 
-def _thin(time: IntArray, held: IntArray, span: int) -> tuple[IntArray, IntArray]:
-    """The curve's highest point in each of some thousand bins, where it has more corners than that."""
-    if time.size <= _MOST_STEPS or not span:
+def _thin(time: IntArray, held: IntArray, span: int, most: int) -> tuple[IntArray, IntArray]:
+    """The curve's highest point in each of `most` bins, where it has more corners than that."""
+    if time.size <= most or not span:
         return time, held
-    slot = np.minimum(time * _MOST_STEPS // span, _MOST_STEPS - 1)
+    slot = np.minimum(time * most // span, most - 1)
     first = np.flatnonzero(np.diff(slot, prepend=-1))
     return time[first], np.maximum.reduceat(held, first)

@@ -37,16 +37,37 @@
   const plots = [];
   let linking = false;
 
+  // What is out of sight follows when it comes into view: redrawing all at once would make a zoom wait.
+  const behind = new Map();
+  const sight = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      target.inSight = isIntersecting;
+      if (isIntersecting && behind.has(target)) {
+        const range = behind.get(target);
+        behind.delete(target);
+        follow(target, range);
+      }
+    }
+  }, { rootMargin: "100px" });
+
+  function follow(plot, range) {
+    linking = true;
+    return Plotly.relayout(plot, { "xaxis.range": range }).finally(() => { linking = false; });
+  }
+
   // Zooming one chart zooms all that show the same time.
   function link(plot, change) {
     if (linking || !plot.layout.meta?.time) return;
     const reset = change["xaxis.autorange"];
     const range = change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]];
     if (!reset && (range[0] === undefined || range[1] === undefined)) return;
-    linking = true;
     const others = plots.filter((other) => other !== plot && other.layout.meta?.time);
-    const patch = { "xaxis.range": reset ? plot.layout.xaxis.range.slice() : [...range] };
-    Promise.all(others.map((other) => Plotly.relayout(other, patch))).finally(() => { linking = false; });
+    const shown = reset ? plot.layout.xaxis.range.slice() : [...range];
+    for (const other of others) behind.set(other, shown);
+    const near = others.filter((other) => other.inSight);
+    for (const other of near) behind.delete(other);
+    // One after the other, and the chart that was touched first.
+    near.reduce((before, other) => before.then(() => follow(other, shown)), Promise.resolve());
   }
 
   // A label stands where it has room, in the largest size at which nearly all have; as in bars.py.
@@ -99,6 +120,7 @@
       plot.on("plotly_afterplot", () => label(plot));
       plot.on("plotly_relayout", (change) => link(plot, change));
       plots.push(plot);
+      sight.observe(plot);
     }
     document.documentElement.dataset.drawn = String(plots.length);
   }

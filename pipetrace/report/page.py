@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pipetrace.action import NO_ACTION, IntArray
@@ -166,11 +167,14 @@ def overlap_section(timeline: Timeline, unit: TimeUnit) -> list[str]:
     return [section("all-to-alls", "All-to-alls", table("All-to-alls of each rank", head, rows, note=note))]
 
 
-def bubble_table(caption: str, given: list[tuple[str, Bubbles]], unit: TimeUnit) -> str:
-    """Busy and idle times of each rank, of one or of several timelines side by side."""
+def bubble_table(
+    caption: str, given: list[tuple[str, Bubbles]], unit: TimeUnit, ranks: Sequence[int] | None = None
+) -> str:
+    """Busy and idle times of each rank, of one or of several timelines side by side; of some ranks where given."""
+    ranks = range(len(given[0][1].busy)) if ranks is None else ranks
     head, columns = ["rank"], []
     for name, field in (("busy", "busy"), ("global idle", "global_idle"), ("in-span idle", "in_span_idle")):
-        values = [getattr(of, field) for _, of in given]
+        values = [[getattr(of, field)[rank] for rank in ranks] for _, of in given]
         decimals = max(unit.decimals(column) for column in values)
         most = max((of.makespan for _, of in given), default=0) or 1
         for (label, _), column in zip(given, values, strict=True):
@@ -181,5 +185,5 @@ def bubble_table(caption: str, given: list[tuple[str, Bubbles]], unit: TimeUnit)
                     for value in column
                 ]
             )
-    rows = [(f"rank {rank}", *cells) for rank, cells in enumerate(zip(*columns, strict=True))]
+    rows = [(f"rank {rank}", *cells) for rank, cells in zip(ranks, zip(*columns, strict=True), strict=True)]
     return table(caption, head, rows, note=f"{GLOBAL_IDLE}; {IN_SPAN_IDLE}")

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pipetrace.diff import median_step
 from pipetrace.metrics import bubbles
 from pipetrace.report.console import stdout_console
-from pipetrace.report.units import percent, unit_for
+from pipetrace.report.units import TimeUnit, percent, size_unit_for, unit_for
 from pipetrace.shown import printable
+from pipetrace.timeline import UNKNOWN, Lane
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -39,6 +42,13 @@ def recording_summary(recording: Recording) -> dict[str, Any]:
                 "labels": str(found.labels.value),
                 "counts": dict(found.counts),
                 "transfers": found.transfers,
+                "confidence": None if found.match is None else found.match.confidence,
+                "kernels": found.kernels,
+                "on_device": {
+                    kind: {"kernels": of.kernels, "running_ns": of.running, "gaps_ns": of.gaps, "delay_ns": of.delay}
+                    for kind, of in found.on_device.items()
+                },
+                "peak_memory_bytes": dict(found.peak_memory),
             }
             for found in recording.found
         ],
@@ -64,6 +74,9 @@ class _Recorded:
 
     Args:
         ranks: Global ranks.
+        span: From a rank's first to its last action.
+        waited: Time that it stood idle until a receive was there.
+        transfer: Time from both sides' being ready to arrival, over all its receives.
     """
 
     ranks: list[int]
@@ -71,6 +84,9 @@ class _Recorded:
     busy: list[int]
     global_idle: list[int]
     in_span_idle: list[int]
+    span: list[int]
+    waited: list[int]
+    transfer: list[int]
 
     @property
     def fraction(self) -> float:
@@ -82,19 +98,40 @@ class _Recorded:
 def _recorded(recording: Recording, step: Timeline, replica: int) -> _Recorded:
     of, found = bubbles(step), recording.found_of(replica)
     columns = [[column[f.pipeline_rank] for f in found] for column in (of.busy, of.global_idle, of.in_span_idle)]
-    return _Recorded([f.rank for f in found], of.makespan, *columns)
+    received = step.where(step.lane == Lane.RECV)
+    known = received.waited != UNKNOWN
+    waited = np.where(known, received.end - np.where(known, received.waited, 0), 0)
+    transfer = received.end - received.start
+    sums = [[int(time[received.rank == f.pipeline_rank].sum()) for f in found] for time in (waited, transfer)]
+    return _Recorded(
+        [f.rank for f in found],
+        of.makespan,
+        columns[0],
+        columns[1],
+        columns[2],
+        span=[busy + idle for busy, idle in zip(columns[0], columns[2], strict=True)],
+        waited=sums[0],
+        transfer=sums[1],
+    )
 
 
 def _figures(recording: Recording, step: Timeline, replica: int) -> dict[str, Any]:
     """What can be said of a replica's step: across ranks only where they share a clock. Lists are over `of_ranks`."""
     of = _recorded(recording, step, replica)
-    within = {"of_ranks": of.ranks, "busy_ns": of.busy, "in_span_idle_ns": of.in_span_idle}
+    within = {
+        "of_ranks": of.ranks,
+        "span_ns": of.span,
+        "busy_ns": of.busy,
+        "in_span_idle_ns": of.in_span_idle,
+        "waited_ns": of.waited,
+    }
     if not recording.common_clock:
         return within
     return {
         "makespan_ns": of.makespan,
         "bubble_fraction": of.fraction,
         "global_idle_ns": of.global_idle,
+        "transfer_ns": of.transfer,
         **within,
     }
 
@@ -170,15 +207,24 @@ def _parts(recording: Recording) -> list[RenderableType]:
         head.append(
             ("window", f"first to last F, B, I or W of {name}" + (", the median step" if len(measured) > 1 else ""))
         )
-        columns = [("busy", of.busy), ("global idle", of.global_idle), ("in-span idle", of.in_span_idle)]
-        if not recording.common_clock:
-            del columns[1]
+        columns = [
+            ("own span", of.span),
+            ("busy", of.busy),
+            ("in-span idle", of.in_span_idle),
+            ("waits for receives", of.waited),
+        ]
+        if recording.common_clock:
+            columns.insert(2, ("global idle", of.global_idle))
+            columns.append(("in transfer", of.transfer))
         cells = [[str(rank) for rank in of.ranks], *(unit.column(column) for _, column in columns)]
         tables.append(
             table_of(
-                ["rank", *(title for title, _ in columns)], list(zip(*cells, strict=True)), f"times in {unit.name}"
+                ["rank", *(title for title, _ in columns)],
+                list(zip(*cells, strict=True)),
+                f"times in {unit.name}; waits count from a rank's first receive on, before its first action too",
             )
         )
+        tables += _device_tables(recording, unit)
         tables += overlap_tables(chosen, unit)
     parts += [named_values(head), *tables]
     if recording.missing:
@@ -186,6 +232,29 @@ def _parts(recording: Recording) -> list[RenderableType]:
     if recording.notes:
         parts.append(Text("\n".join(f"note: {line}" for line in recording.notes)))
     return parts
+
+
+def _device_tables(recording: Recording, unit: TimeUnit) -> list[RenderableType]:
+    """What GPU kernels did, and the peak of memory, where either was recorded."""
+    from pipetrace.report.layout import table_of
+
+    tables: list[RenderableType] = []
+    rows = [
+        [f"{found.rank} {kind}", f"{of.kernels:,}", *map(unit.number, (of.running, of.gaps, of.delay))]
+        for found in recording.found
+        for kind, of in found.on_device.items()
+    ]
+    if rows:
+        head = ["rank", "kernels", "running", "gaps", "launch to start"]
+        caption = f"what the kernels of all actions of a kind did, over {_steps(len(recording.steps))}, in {unit.name}"
+        tables.append(table_of(head, rows, caption))
+    peaks = [(found.rank, device, peak) for found in recording.found for device, peak in found.peak_memory.items()]
+    if peaks:
+        size = size_unit_for(max(peak for _, _, peak in peaks), "bytes")
+        texts = size.column([peak for _, _, peak in peaks])
+        rows = [[f"{rank} {device}", text] for (rank, device, _), text in zip(peaks, texts, strict=True)]
+        tables.append(table_of(["rank", "peak"], rows, f"most memory allocated over the whole trace, in {size.name}"))
+    return tables
 
 
 def _definition(recorded: int, ranks: int) -> str:

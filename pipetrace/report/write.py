@@ -83,9 +83,8 @@ def write_diff(path: Path, run: RunDiff, *, colour: Colour = Colour.MICROBATCH) 
 
         write_diff_page(
             path,
-            run.diff,
-            title=f"{run.schedule.name}: ideal and measured",
-            schedule=run.schedule,
+            run.analysis,
+            title=f"{run.schedule.name}: {run.base_title} and measured",
             facts=run.facts,
             notes=[*run.recording.missing, *run.recording.notes],
             step_makespans=run.step_makespans,

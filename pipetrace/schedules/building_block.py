@@ -17,6 +17,8 @@ import heapq
 from dataclasses import dataclass
 from enum import IntEnum
 
+import numpy as np
+
 from pipetrace.costs import Costs, StageCosts
 from pipetrace.placement import Placement
 from pipetrace.schedule import RankOrder, Schedule
@@ -217,7 +219,10 @@ class _Squeeze:
             [_duration(which, costs.of(_stage(which, rank, p)), block.splits) for which in self.passes]
             for rank in range(p)
         ]
-        self.transfer: list[list[int]] = costs.transfer_times(p).tolist()
+        # From each rank to those beside it, in whose V the stages before and behind lie.
+        beside = [(rank, there) for rank in range(p) for there in (rank - 1, rank, rank + 1) if 0 <= there < p]
+        times = costs.transfer_times(*np.array(beside, dtype=np.int64).T)
+        self.transfer: dict[tuple[int, int], int] = dict(zip(beside, times.tolist(), strict=True))
         # When the input of each (pass, microbatch) of a rank is there; None while that is not known.
         self.arrival: list[list[list[int | None]]] = [[[None] * m for _ in self.passes] for _ in range(p)]
         self.arrival[0][Pass.F_DOWN] = [0] * m
@@ -262,7 +267,7 @@ class _Squeeze:
             self._note(rank, which, i)
             if follower := self._follower(which, rank):
                 then, there = follower
-                at = free_at[rank] + self.transfer[rank][there]
+                at = free_at[rank] + self.transfer[rank, there]
                 self.arrival[there][then][i] = at
                 if there != rank:
                     heapq.heappush(events, (at, there))

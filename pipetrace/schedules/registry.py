@@ -116,6 +116,11 @@ def build_spec(
     given = {option: value for option, value in (options or {}).items() if value is not None}
     check_options(spec, given)
     check_sizes(spec, ranks, microbatches, given)
+    if "costs" in given and not isinstance(given["costs"], Costs):
+        raise ScheduleError(
+            f"costs of {spec.name} is {shown(given['costs'])}",
+            "a builder is handed the costs of --costs or --costs-file",
+        )
     if costs is not None and "costs" in spec.options:
         given["costs"] = costs
     return spec.build(ranks, microbatches, **given).validate()

@@ -17,15 +17,17 @@ def build(ranks: int, microbatches: int, *, memory: int | None = None) -> Schedu
         ranks: p.
         microbatches: m.
         memory: Most activations in flight on a rank, freed at W, in chunks: from p, which is ZB-H1, to 2p-1, the
-            schedule's own; the forwards run as far ahead as it allows.
+            schedule's own; the forwards run as far ahead as it allows. With fewer than p microbatches, from m.
     """
-    own = 2 * ranks - 1
+    own, least = 2 * ranks - 1, min(ranks, microbatches)
     require(
-        memory is None or memory >= ranks,
+        memory is None or memory >= least,
         f"zb-h2 on {ranks} ranks within {memory} chunks",
-        f"it holds at least {ranks}, as zb-h1 does, and {own} without a limit",
+        f"it holds at least {least}, as zb-h1 does, and {min(own, microbatches)} without a limit",
     )
-    return handcrafted("zb-h2", ranks, microbatches, held=own if memory is None else min(memory, own))
+    # It never holds more than there are microbatches.
+    held = own if memory is None or memory >= microbatches else min(memory, own)
+    return handcrafted("zb-h2", ranks, microbatches, held=held)
 
 
 SPEC = ScheduleSpec(

@@ -7,8 +7,10 @@ of NCCL is a kernel that spins: before its start here it waited, from there on t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
@@ -107,15 +109,31 @@ def _compute(replica: int, rank: int, step: RankStep, met: Mapping[tuple[int, in
 
 def _receives(global_rank: int, ranks: int, step: RankStep, senders: Mapping[int, int], lost: Lost) -> Iterator[_Row]:
     replica, rank = divmod(global_rank, ranks)
+    idle_since = _idle_since(step)
     for code, (waited, end) in step.arrivals.items():
         posted = step.posts.get(code, UNKNOWN)
         known = [time for time in (posted, senders.get(sender_of(code), UNKNOWN)) if time != UNKNOWN]
         # Clocks that differ by microseconds can put the sender's post behind the arrival.
         start = min(max(known), end) if known else (end if waited == UNKNOWN else waited)
-        yield replica, rank, int(Lane.RECV), code, NO_ACTION, start, end, posted, waited
+        yield replica, rank, int(Lane.RECV), code, NO_ACTION, start, end, posted, idle_since(waited, end)
     for code in step.posts:
         if _is(code, RECV_KINDS) and code not in step.arrivals:
             lost.never_waited.add((global_rank, code))
+
+
+def _idle_since(step: RankStep) -> Callable[[int, int], int]:
+    """From when on compute stood idle in a wait: the all-to-all lane may wait for a receive while compute goes on."""
+    if not any(code_part(c.code) for c in step.compute):
+        return lambda waited, _end: waited
+    computes = sorted((c.start, c.end) for c in step.compute if code_part(c.code) not in ALL_TO_ALL_PARTS)
+    starts, ends = [start for start, _ in computes], list(accumulate((end for _, end in computes), max))
+
+    def since(waited: int, end: int) -> int:
+        before = bisect_left(starts, end)
+        since = max(waited, ends[before - 1]) if before else waited
+        return since if since < end else UNKNOWN
+
+    return since
 
 
 def _sends(replica: int, rank: int, step: RankStep, receives: Mapping[int, Span], lost: Lost) -> Iterator[_Row]:

@@ -49,20 +49,18 @@ def clocks_of(traces: Mapping[int, RankReading], steps: Mapping[int, RankSteps],
     """
     if len(traces) == 1:
         return Clocks(True)
-    if (apart := _apart(steps)) is not None:
-        return Clocks(False, (apart,))
     clocks = [trace.pipetrace.get("clock") for trace in traces.values()]
     if all(isinstance(clock, dict) for clock in clocks):
         told = [(clock.get("host"), clock.get("boot_id")) for clock in clocks if isinstance(clock, dict)]
         host, boot = told[0]
         if isinstance(host, str) and isinstance(boot, str) and boot and all(one == told[0] for one in told):
-            return Clocks(
-                True, (f"all ranks ran on one machine ({printable(host)}, one boot id), so they share one clock",)
+            return _shared(
+                steps, f"all ranks ran on one machine ({printable(host)}, one boot id), so they share one clock"
             )
     else:
         hosts = {trace.host for trace in traces.values()}
         if len(hosts) == 1 and (host := next(iter(hosts))):
-            return Clocks(True, (f"all ranks name the host {host!r}, so they are taken to share one clock",))
+            return _shared(steps, f"all ranks name the host {host!r}, so they are taken to share one clock")
     parts = [
         _aligned({rank: of for rank, of in steps.items() if rank // ranks == replica})
         for replica in sorted({rank // ranks for rank in steps})
@@ -75,6 +73,11 @@ def clocks_of(traces: Mapping[int, RankReading], steps: Mapping[int, RankSteps],
         {rank: by for part in parts for rank, by in part.offsets.items()},
         max(part.uncertainty for part in parts),
     )
+
+
+def _shared(steps: Mapping[int, RankSteps], why: str) -> Clocks:
+    apart = _apart(steps)
+    return Clocks(True, (why,)) if apart is None else Clocks(False, (apart,))
 
 
 def _apart(steps: Mapping[int, RankSteps]) -> str | None:

@@ -87,3 +87,67 @@ def test_ways_of_waiting_are_checked(command: str) -> None:
     assert "--wait" in misuse(command, "1f1b", "--wait", "never")
     assert "'x' is no time" in refusal(command, "1f1b", "--post", "x")
     assert "-1.0" in refusal(command, "1f1b", "--spin", -1)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["gen", "1f1b", "--costs", "F=5", "--costs", "I=1"], "'--costs': it is given twice"),
+        (["compare", "1f1b", "--sweep", "m=8", "--sweep", "p=2"], "'--sweep': it is given twice"),
+        (["show", "1f1b", "-p", "4", "--ranks", "5"], "it is given twice"),
+        (["gen", "1f1b", "-p", "1_0"], "'1_0' is no number of plain digits"),
+        (["gen", "1f1b", "--spin", "0.1_0"], "'0.1_0' is no number of plain digits"),
+        (["gen", "interleaved", "--option", "chunks=3", "-v", "2"], "chunks is given twice"),
+        (["gen", "interleaved", "--option", "group=4", "--option", "group=8"], "group is given twice"),
+    ],
+)
+def test_nothing_is_dropped_silently(command: list[str], words: str) -> None:
+    assert words in " ".join(misuse(*command).replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (
+            ["compare", "interleaved:v=2", "1f1b", "--sweep", "v=3,4"],
+            "interleaved v=2 has its own chunks, which is swept",
+        ),
+        (["compare", "interleaved:v=2,v=3"], "gives chunks twice"),
+        (["compare", "interleaved:chunks=4,v=2"], "gives chunks twice"),
+        (["compare", "v-half:costs=3"], "costs of v-half is 3"),
+        (["gen", "v-half", "--option", "costs=3"], "costs of v-half is 3"),
+    ],
+)
+def test_nothing_is_overridden_silently(command: list[str], words: str) -> None:
+    assert words in refusal(*command)
+
+
+def test_what_may_stand_several_times(tmp_path: Path) -> None:
+    files = [tmp_path / "x.json", tmp_path / "x.csv"]
+    assert pipetrace("gen", "1f1b", *(word for file in files for word in ("-o", file))).returncode == 0
+    assert all(file.is_file() for file in files)
+    assert pipetrace("compare", "interleaved:v=2", "interleaved", "-v", 3).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [
+        ("across = { latency = 1 }", "ranks_per_node and across of the network go together"),
+        ("ranks_per_node = 2", "ranks_per_node and across of the network go together"),
+        ("links.0-99 = { latency = 1 }", "name the link 0-99, but 1f1b has 4 ranks"),
+        ("links.2-2 = { latency = 1 }", "costs.toml: a link from rank 2 to 2"),
+        ("message_bytes = 1_000_000_000_000_000\nbandwidth = 0.001", "costs.toml: a message of"),
+    ],
+)
+def test_a_network_that_means_nothing(network: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "costs.toml").write_text(f"[network]\n{network}\n")
+    assert words in refusal("gen", "1f1b", "--costs-file", "costs.toml", cwd=tmp_path)
+
+
+def test_sizes_of_a_stage_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "sizes.toml").write_text('[memory]\nparameters = "1GiB"\nstages.99 = { parameters = "2GiB" }\n')
+    comparing = ["compare", "1f1b", "--costs-per", "chunk"]
+    for command in (["gen", "1f1b"], ["show", "1f1b"], ["show", "1f1b", "--json"], comparing):
+        said = refusal(*command, "--costs-file", "sizes.toml", cwd=tmp_path)
+        assert "[memory] names stage 99" in said
+        assert "has 4 stages" in said

@@ -40,7 +40,7 @@ def test_the_defaults_are_valid() -> None:
         ({"sequence": 1}, "sequence is 1"),
         ({"seed": -1}, "seed is -1"),
         ({"hidden": 30, "heads": 4}, "hidden 30 cannot be shared by 4 heads"),
-        ({"ep": 2}, "ep is 2, but sleep has no experts"),
+        ({"workload": "transformer", "ep": 2}, "ep is 2, but transformer has no experts"),
         ({"workload": "moe", "ep": 2, "wait": Wait.DATAFLOW}, "dataflow may leave the list order on one replica"),
         ({"workload": "moe", "ep": 3}, "8 experts cannot be shared by 3 expert-parallel ranks"),
         ({"workload": "moe", "top_k": 9}, "top_k is 9, but there are 8 experts"),

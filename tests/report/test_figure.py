@@ -133,12 +133,11 @@ def test_charts_below_each_other_have_one_time_axis(ideal: Timeline) -> None:
     assert len(charts) == 2
 
 
-def test_slips_are_told_where_they_are_known(ideal: Timeline) -> None:
-    slip = np.full(len(ideal), np.nan)
-    slip[0] = 1_500_000
-    forward = bars(tile_figure([("ideal", ideal)], slips=[slip]))[HUES[Group.F].legend]
-    assert "slip +1.500 ms" in forward.hovertext[0]
-    assert "slip" not in forward.hovertext[1]
+def test_counterparts_are_told_where_they_are_known(ideal: Timeline) -> None:
+    beside = ["measured 1 to 2 ms", *[""] * (len(ideal) - 1)]
+    forward = bars(tile_figure([("ideal", ideal)], beside=[beside]))[HUES[Group.F].legend]
+    assert "measured 1 to 2 ms" in forward.hovertext[0]
+    assert "measured" not in forward.hovertext[1]
 
 
 def test_a_pair_is_two_halves_of_one_tile(paired: Timeline) -> None:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipetrace import Action, Costs, Kind, StageCosts, build, simulate
-from pipetrace.diff import Diff, diff
+from pipetrace.diff import Analysis, Diff, diff
 from pipetrace.errors import OutputError
 from pipetrace.report.diff_page import write_diff_page
 from pipetrace.report.figure import Mode
 from pipetrace.report.page import write_schedule_page
+from pipetrace.schedule import Schedule
 from tests import browser
 
 if TYPE_CHECKING:
@@ -40,8 +41,9 @@ def schedule_page(path: Path, name: str = "zb-h1", ranks: int = 4, microbatches:
 
 
 def diff_page(path: Path, of: Diff, **options: Any) -> Path:
-    given: dict[str, Any] = {"title": "a run", "schedule": build("zb-h1", 4, 8)}
-    write_diff_page(path, of, **given | options)
+    schedule = options.pop("schedule", None) or build("zb-h1", 4, 8)
+    given: dict[str, Any] = {"title": "a run"}
+    write_diff_page(path, Analysis(of, schedule, Costs()), **given | options)
     return path
 
 
@@ -182,6 +184,7 @@ def test_hover_tells_the_action_and_zoom_is_shared(tmp_path: Path, chromium: Bro
         seen.page.goto(path.as_uri())
         seen.page.wait_for_selector("html[data-drawn]")
         seen.page.evaluate("Plotly.relayout('tiles', {'xaxis.range': [2, 5]})")
+        seen.page.locator("#in-flight").scroll_into_view_if_needed()
         seen.page.wait_for_function("document.getElementById('in-flight').layout.xaxis.range[0] === 2")
         size = seen.page.evaluate("document.getElementById('tiles')._fullData[0].insidetextfont.size")
         assert size == 11
@@ -333,3 +336,63 @@ def test_the_modes_for_many_tiles_are_drawn_and_said(
             assert seen.page.locator("#tiles .heatmaplayer image").count() == 1
     assert seen.errors == []
     assert seen.away == []
+
+
+def test_a_diff_opens_with_its_verdict_and_its_waterfall(tmp_path: Path, slow_stage: Diff) -> None:
+    text = without_plotly(diff_page(tmp_path / "a.html", slow_stage))
+    assert "Rank 2&#x27;s compute takes 1.50 times as long as the costs say" in text
+    order = ["Rank 2&#x27;s compute", 'data-figure="waterfall"', 'data-figure="tiles"', 'data-figure="drift"']
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
+    for name in ("rank 2 healthy", "Whom ranks waited for", "imbalance: stages that differ", "against mean"):
+        assert name in text
+    assert "worst-0" not in text
+
+
+def large(ranks: int, microbatches: int) -> tuple[Schedule, Diff]:
+    """One rank slower by a fifth."""
+    schedule = build("1f1b", ranks, microbatches)
+    slow = Costs(stages={2: StageCosts(1_200_000, 1_200_000, 1_200_000)})
+    return schedule, diff(simulate(schedule), simulate(schedule, slow))
+
+
+def test_many_tiles_are_a_heatmap_with_the_worst_places_close_up(tmp_path: Path) -> None:
+    schedule, of = large(8, 1_000)
+    path = diff_page(tmp_path / "a.html", of, schedule=schedule)
+    text = without_plotly(path)
+    assert Mode.HEATMAP.value in text
+    assert 'data-figure="worst-0"' in text
+    assert "runs longer" in text
+
+
+@pytest.mark.browser
+def test_a_page_of_a_hundred_thousand_tiles_can_be_used(tmp_path: Path, chromium: Browser) -> None:
+    """How long it takes is for the bench: here only what a busy machine takes in any case."""
+    schedule, of = large(32, 800)
+    assert len(of.ideal) + len(of.measured) > 100_000
+    path = diff_page(tmp_path / "a.html", of, schedule=schedule)
+    assert path.stat().st_size < 30_000_000
+    with browser.Watched(chromium) as seen:
+        seen.page.goto(path.as_uri())
+        seen.page.wait_for_selector("html[data-drawn]", timeout=120_000)
+        seen.page.evaluate("Plotly.relayout('tiles', {'xaxis.range': [100, 200]})")
+        # What is in sight follows at once, what is not when it is scrolled to.
+        seen.page.locator("#in-flight-measured").scroll_into_view_if_needed()
+        seen.page.wait_for_function("document.getElementById('in-flight-measured').layout.xaxis.range[0] === 100")
+        assert seen.errors == []
+
+
+@pytest.mark.browser
+def test_the_counterpart_is_a_hover_away_and_the_drift_zooms_along(
+    tmp_path: Path, chromium: Browser, slow_stage: Diff
+) -> None:
+    with browser.Watched(chromium) as seen:
+        seen.page.goto(diff_page(tmp_path / "a.html", slow_stage).as_uri())
+        seen.page.wait_for_selector("html[data-drawn]")
+        seen.page.locator("#tiles .bars path").first.hover(force=True)
+        seen.page.wait_for_selector("#tiles .hovertext")
+        assert "measured 0.000 to 1.000 ms" in (seen.page.locator("#tiles .hovertext").first.text_content() or "")
+        seen.page.evaluate("Plotly.relayout('tiles', {'xaxis.range': [2, 5]})")
+        seen.page.locator("#drift").scroll_into_view_if_needed()
+        seen.page.wait_for_function("document.getElementById('drift').layout.xaxis.range[0] === 2")
+    assert seen.errors == []

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from pipetrace import peak_in_flight
 from pipetrace.errors import ScheduleError
 from pipetrace.schedules import build, get, names
 from tests.strategies import Sizes, sizes
@@ -142,3 +143,14 @@ def test_sizes_and_names_of_a_wrong_type(name: Any, ranks: Any, microbatches: An
 
 def test_sizes_may_be_of_numpy() -> None:
     assert build("zbv", np.int64(3), np.int32(6)).same_order(build("zbv", 3, 6))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("p", "m"), [(4, 2), (4, 8), (33, 1), (5, 5), (3, 7)])
+def test_zb_h2_takes_every_limit_that_it_keeps(p: int, m: int) -> None:
+    for memory in range(2 * p):
+        if memory < min(p, m):
+            with pytest.raises(ScheduleError, match=f"within {memory} chunks"):
+                build("zb-h2", p, m, memory=memory)
+        else:
+            peak = max(peak_in_flight(build("zb-h2", p, m, memory=memory)).release_at_weight_grad)
+            assert peak == min(memory, m, 2 * p - 1)

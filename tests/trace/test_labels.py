@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from pipetrace.action import Action, Kind, code_text, parse
-from pipetrace.errors import ActionError
-from pipetrace.trace.labels import LabelStyle, Role, read_label, sender_of, step_number, transfer_of
+from pipetrace.action import Action, Kind, code_kind, code_microbatch, code_stage, code_text, parse
+from pipetrace.errors import ActionError, TraceError
+from pipetrace.trace.labels import (
+    COUNTED,
+    Labels,
+    LabelStyle,
+    Role,
+    read_label,
+    sender_of,
+    step_number,
+    transfer_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,3 +69,49 @@ def test_ends_of_a_transfer() -> None:
     assert code_text(transfer_of(code("1F3"), sends=True)) == "1SEND_F3"
     assert code_text(transfer_of(code("1B3"), sends=False)) == "1RECV_B3"
     assert Kind(code("1RECV_F3") & 31) is Kind.RECV_F
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "text"),
+    [
+        (r"fwd mb(?P<microbatch>\d+) stage(?P<stage>\d+)", "fwd mb3 stage2", "2F3"),
+        (r"(?P<kind>\w+)_mb(?P<microbatch>\d+)", "backward_mb7", "5B7"),
+        (r"(?P<kind>\w+)/(?P<stage>\d+)/(?P<microbatch>\d+)", "wgrad/1/0", "1W0"),
+        (r"(?P<kind>\w+)/(?P<stage>\d+)/(?P<microbatch>\d+)", "dgrad/1/0", "1I0"),
+        (r"ForwardStep (?P<microbatch>\d+)", "ForwardStep 4", "5F4"),
+        (r"bprop (?P<microbatch>\d+) d(?P<pipe>\d)", "bprop 4 d1", "d1:5B4"),
+        (r"stage \d+ weight (?P<microbatch>\d+)", "stage 9 weight 4", "5W4"),
+    ],
+)
+def test_patterns_of_ones_own(pattern: str, name: str, text: str) -> None:
+    label = Labels([pattern]).read(name, 5)
+    assert label is not None
+    assert (label.style, label.role, code_text(label.code)) == (LabelStyle.PATTERN, Role.COMPUTE, text)
+    assert Labels([pattern]).read(f"{name} and more", 5) is None
+
+
+def test_what_a_pattern_leaves_open() -> None:
+    label = Labels([r"forward_step"]).read("forward_step", 3)
+    assert label is not None
+    assert (code_kind(label.code), code_stage(label.code), code_microbatch(label.code)) == (Kind.F, 3, COUNTED)
+    # What no pattern knows is read as ever.
+    assert Labels([r"forward_step"]).read("PP:0F3", 0) == read_label("PP:0F3", 0)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("fwd (", "no regular expression"),
+        (r"stage(?P<stage>\d+)", "does not say whether"),
+        (r"fwd (?P<mb>\d+)", "a group called 'mb'"),
+    ],
+)
+def test_patterns_that_are_none(pattern: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        Labels([pattern])
+
+
+@pytest.mark.parametrize("name", ["fwd 99999999999", "fwd ٣x"])
+def test_matches_that_name_no_action(name: str) -> None:
+    with pytest.raises(ActionError):
+        Labels([r"fwd (?P<microbatch>.*)"]).read(name, 0)

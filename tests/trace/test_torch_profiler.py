@@ -207,6 +207,22 @@ def test_replicas_lie_side_by_side_and_all_to_alls_start_when_all_have_come(tmp_
     assert "there is no trace of rank 3" in read_recording([tmp_path]).missing[0]
 
 
+def test_compute_that_goes_on_while_the_other_lane_waits_for_a_receive_is_not_idle(tmp_path: Path) -> None:
+    events = [event(f"POST:0RECV_B{microbatch}", 0, 1) for microbatch in range(3)] + [
+        event("WAIT:0RECV_B0", 10, 40, tid=8),
+        event("PP:0F1@0.attn", 10, 25),
+        event("WAIT:0RECV_B1", 40, 60, tid=8),
+        event("PP:0F1@0.mlp", 45, 70),
+        event("WAIT:0RECV_B2", 80, 90, tid=8),
+    ]
+    write(tmp_path, 0, trace_of(0, 1, events))
+    (step,) = read_recording([tmp_path]).steps
+    zero = step.start[step.lane == Lane.COMPUTE].min() - 10
+    received = step.where(step.lane == Lane.RECV)
+    waited = {str(tile.action): None if tile.waited is None else tile.waited - int(zero) for tile in received}
+    assert waited == {"0RECV_B0": 25, "0RECV_B1": None, "0RECV_B2": 80}
+
+
 def test_all_to_alls_may_be_posted_and_waited_for(tmp_path: Path) -> None:
     events = [
         event("PP:0F0@0.attn", 0, 5),
