@@ -160,6 +160,8 @@ class Timeline:
 
     def where(self, mask: BoolArray) -> Timeline:
         """The tiles that `mask`, shape (n,), picks."""
+        if mask.all():  # a copy of a million tiles is dear
+            return self
         return Timeline(
             self.ranks,
             **{name: getattr(self, name)[mask] for name in COLUMNS},

@@ -35,6 +35,8 @@ def load(ctx: typer.Context, value: Path | None) -> Path | None:
     commands = {name: _names(command) for name, command in program.commands.items()}
     of_any = {option: parameter for names in commands.values() for option, parameter in names.items()}
     given: dict[str, Any] = {}
+    for names in (table, *(entry for entry in table.values() if isinstance(entry, Mapping))):
+        _once(value, names)
     for key, entry in table.items():
         option = key.replace("_", "-")
         if isinstance(entry, Mapping):
@@ -55,6 +57,15 @@ def load(ctx: typer.Context, value: Path | None) -> Path | None:
     given |= {key.replace("_", "-"): entry for key, entry in table.get(ctx.info_name or "", {}).items()}
     ctx.default_map = {mine[option].name: _checked(ctx, value, mine[option], option, given[option]) for option in given}
     return value
+
+
+def _once(path: Path, names: Iterable[str]) -> None:
+    """Refuses an option that stands twice, once with dashes and once with underscores."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.replace("_", "-"), name)
+        if other != name:
+            raise ConfigError(f"{path}: {other} and {name} are one option", "leave one of them out")
 
 
 def typed(ctx: typer.Context, values: Iterable[str]) -> frozenset[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import codecs
 import errno
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import FrameType
 
 from pipetrace.cli.console import error_line, say
 from pipetrace.errors import OutputError, PipetraceError
@@ -47,6 +49,10 @@ class Passed(Exception):
 def exit_code(run: Callable[[], None]) -> int:
     """Runs the program, tells what went wrong, and returns the exit code."""
     codecs.register_error(_AS_WELL_AS_CAN_BE, _in_ascii)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # As Ctrl-C does, so that what is half-written goes; with nohup a hang-up stays ignored.
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
     for stream in (sys.stdout, sys.stderr):
         # File names need not be text, and a terminal need not know every letter.
         with suppress(AttributeError, OSError, ValueError):
@@ -62,6 +68,11 @@ def exit_code(run: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         # Once more, while the first was told.
         return INTERRUPTED
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipetrace.diff import Analysis
@@ -181,10 +181,25 @@ def overlap_rows(of: Analysis, unit: TimeUnit) -> Rows:
     return Rows("Alone and overlapped", ("actions", "alone", "overlapped", "ratio", "counts"), cells, caption)
 
 
+def _fewer(ideal: Mapping[str, int], measured: Mapping[str, int]) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Two tables of times by rank and more; of many ranks those that differ most, the others as one."""
+    ranks = [name for name in {*ideal, *measured} if name.startswith("rank")]
+    if len(ranks) <= MOST_BARS:
+        return ideal, measured
+    ranks.sort(key=lambda name: (-abs(measured.get(name, 0) - ideal.get(name, 0)), len(name), name))
+    rest = ranks[MOST_BARS - 1 :]
+    both = []
+    for times in (ideal, measured):
+        few = {name: ns for name, ns in times.items() if name not in rest}
+        both.append(few | {f"{len(rest)} other ranks": sum(times.get(name, 0) for name in rest)})
+    return both[0], both[1]
+
+
 def path_rows(of: Analysis, unit: TimeUnit) -> Rows:
     """What both critical paths are spent on."""
     paths = of.paths
     ideal, measured = time_on(paths.ideal), time_on(paths.measured)
+    ideal, measured = _fewer(ideal, measured)
     names = sorted({*ideal, *measured}, key=lambda name: (not name.startswith("rank"), len(name), name))
     both = unit.column([*(ideal.get(name, 0) for name in names), *(measured.get(name, 0) for name in names)])
     rows = [(name, both[i], both[len(names) + i]) for i, name in enumerate(names)]

@@ -75,7 +75,9 @@ def group_size(name: str, p: int, m: int, group: int | None) -> int:
     require(
         p <= group <= m and fits(group),
         f"{name} with a group of {group} microbatches, {p} ranks and {m} microbatches",
-        "the group lies in p ... m, and the microbatches divided by it leave nothing or at least p over",
+        "the group lies in p ... m, and the microbatches divided by it leave nothing or at least p over"
+        if m >= p
+        else "groups need at least as many microbatches as ranks: give more, or leave the group out",
     )
     return group
 

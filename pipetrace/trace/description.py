@@ -11,9 +11,9 @@ from pipetrace.trace.flows import Ends
 from pipetrace.trace.naming import Arg
 from pipetrace.trace.text import Text
 
-LANES = ("phase", "compute", "idle", "all-to-all", "send", "recv", "waits")
+LANES = ("phase", "compute", "all-to-all", "idle", "send", "recv", "waits")
 """Names of tracks, in the order in which to show them."""
-CATEGORIES = ("phase", "compute", "idle", "all-to-all", "send", "recv", "wait", "recorded")
+CATEGORIES = ("phase", "compute", "all-to-all", "idle", "send", "recv", "wait", "recorded")
 """Of slices, by lane; the last is that of the events of somebody's recording."""
 ARROWS = ("forward", "backward", "counterpart")
 """What arrows are called: the data's way between ranks, and from a tile to the same one of the other timeline."""

@@ -33,7 +33,7 @@ _LONGEST = 1_000_000_000  # s; no system waits longer than some 292 years, and s
 _STARTS = (b"{", b"[", b"\x1f\x8b", b"\n")  # of JSON, gzip, and Perfetto's protobuf: field 1, a packet
 _EXPAND = {"id": "dev.perfetto.ExpandTracksByRegex", "args": [".*"]}
 # The tiles of the first ranks above each other, as papers draw them; more would fill the page.
-_PIN = {"id": "dev.perfetto.PinTracksByRegex", "args": [r"^(replica 0 )?rank [0-7]( .*)? compute$"]}
+_PIN = {"id": "dev.perfetto.PinTracksByRegex", "args": [r"^(replica 0 )?rank [0-7]( .*)? (compute|all-to-all)$"]}
 
 
 def serve_once(

@@ -162,8 +162,9 @@ class Tracks:
         for tid, of in enumerate(self._declared.tolist(), start=len(self.processes) + 1):
             group, sub = divmod(of, _MOST_SUB_LANES)
             pid, lane = divmod(group, len(LANES))
-            # The one lane that is of use without its rank around it, e.g. pinned to the top.
-            name = f"{self.processes[pid - 1].name} {LANES[lane]}" if LANES[lane] == "compute" else LANES[lane]
+            # Lanes that are of use without their rank around them, e.g. pinned to the top, carry its name.
+            alone = LANES[lane] in ("compute", "all-to-all")
+            name = f"{self.processes[pid - 1].name} {LANES[lane]}" if alone else LANES[lane]
             tracks.append(Track(tid, pid, f"{name} {sub + 1}" if sub else name))
         for number, of_rank in enumerate(self._recorded):
             first = tracks[-1].tid + 1 if tracks else len(self.processes) + 1

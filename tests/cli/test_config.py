@@ -169,3 +169,8 @@ def test_no_file(tmp_path: Path) -> None:
 def test_what_is_written_otherwise_in_a_file_is_told(text: str, hint: str, tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(text)
     assert hint in refusal("gen", "1f1b", "--config", "c.toml", cwd=tmp_path)
+
+
+def test_an_option_that_stands_twice(configured: Any) -> None:
+    folder = configured(**{"name": "1f1b", "ranks-per-node": 2, "p2p_across": "1", "p2p-across": "2"})
+    assert "c.toml: p2p_across and p2p-across are one option" in refusal("gen", "--config", "c.toml", cwd=folder)

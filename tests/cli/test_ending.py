@@ -150,3 +150,26 @@ def test_costs_of_another_schedule_are_not_run(tmp_path: Path) -> None:
     said = refusal("run", "1f1b", "-p", 2, "--costs-file", tmp_path / "costs.toml", "-o", tmp_path / "RUN")
     assert "the costs name stage 9, but 1f1b has 2 stages" in said
     assert not (tmp_path / "RUN").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_nothing_half_written(number: int, tmp_path: Path) -> None:
+    target = tmp_path / "x.json"
+    target.write_text("as it was")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipetrace", "gen", "1f1b", "-p", "64", "-m", "4000", "-o", str(target)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    limit = time.monotonic() + 120
+    while not list(tmp_path.glob(".pipetrace-*.tmp")):
+        assert process.poll() is None, "it ended before it could be met while writing"
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in said
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+    assert target.read_text() == "as it was"

@@ -60,6 +60,8 @@ def test_a_slow_rank_is_named_whatever_the_costs_are_from(name: str, fitted: boo
     fault = of.found.faults[0]
     assert "rank 2" in fault.names
     assert fault.amount == pytest.approx(1.5, rel=0.001)
+    clean = simulate(of.schedule, COSTS).makespan
+    assert fault.effect == pytest.approx(of.of.measured.makespan - clean, rel=0.001)
     assert of.waterfall.by == "rank"
     assert max(of.waterfall.bars, key=lambda bar: bar.size).group == 2
     assert of.what_if[0].name in ("rank 2 healthy", "stage 2 healthy")
