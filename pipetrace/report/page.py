@@ -101,8 +101,7 @@ def write_schedule_page(path: Path, schedule: Schedule, timeline: Timeline, cost
 def short(ns: int, unit: TimeUnit) -> str:
     """A time for a card, to three digits or its whole number; tables have them all.
 
-        >>> from pipetrace.report.overlap import layer_text
-    from pipetrace.report.units import MILLISECONDS
+        >>> from pipetrace.report.units import MILLISECONDS
         >>> [short(ns, MILLISECONDS) for ns in (1_657_927_000, 18_697_000, 1_250_000, 27_000_000, 12_345)]
         ['1,658', '18.7', '1.25', '27', '0.012']
     """
