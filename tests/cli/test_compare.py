@@ -106,7 +106,7 @@ def test_what_is_wrong_with_a_schedule_of_ones_own_is_told(tmp_path: Path) -> No
     assert ran.returncode == 0
     told = " ".join(ran.stdout.split())
     assert "not built: own.py:5: rank 1 holds no stage" in told
-    assert "stuck deadlock: rank 0 at 0B0 waits for 0F0" in told
+    assert "stuck own.py: deadlock: rank 0 at 0B0 waits for 0F0" in told
     assert max(map(len, ran.stdout.splitlines())) <= 80
 
 
