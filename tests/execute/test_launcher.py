@@ -109,6 +109,22 @@ def test_a_supervisor_that_is_stopped_does_not_hang_the_caller(tmp_path: Path, m
     assert not list((tmp_path / "temp").iterdir())
 
 
+def test_a_run_that_is_interrupted_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has to be killed, for which the caller would wait long."""
+    killed: list[int] = []
+    monkeypatch.setattr("pipetrace.execute.launcher._kill_group", lambda process: killed.append(process.pid))
+
+    def interrupt(text: str) -> None:
+        if text.startswith("step "):
+            raise KeyboardInterrupt
+
+    config = RunConfig(costs=Costs(StageCosts(MS, MS, MS)), steps=1_000_000)
+    with pytest.raises(KeyboardInterrupt):
+        run(pipetrace.build("1f1b", 2, 2), config, tmp_path, interrupt)
+    assert not killed
+    assert not own_descendants()
+
+
 def test_a_supervisor_that_crashes_is_not_called_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The line closes a while before the process ends.
     start = "import sys, os, time; os.close(int(sys.argv[1])); time.sleep(0.3); sys.exit('a crash')"
