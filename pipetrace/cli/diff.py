@@ -58,9 +58,11 @@ def command(
     from pipetrace.diff_run import diff_traces
     from pipetrace.report.verdict import verdict
     from pipetrace.report.write import DIFF_SUFFIXES, default_diff_files, suffix_of, write_diff
+    from pipetrace.trace.run_folder import refuse_to_replace
 
     for file in out or []:
         suffix_of(file, DIFF_SUFFIXES)
+    refuse_to_replace(out or [], traces)
     limits = [parse_threshold(text) for text in fail_on or []]
     of = costs.all()
     schedule = reading.what_was_run(sizes, source, of, typed)

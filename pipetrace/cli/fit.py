@@ -30,8 +30,11 @@ def command(
 ) -> None:
     from pipetrace.fit import fit
     from pipetrace.report.fitted import fit_summary, print_fit, write_costs
+    from pipetrace.trace.run_folder import refuse_to_replace
     from pipetrace.trace.torch_profiler import read_recording
 
+    if out is not None:
+        refuse_to_replace([out], traces)
     schedule = reading.what_was_run(sizes, source, Costs(), typed)
     with reading_progress(traces) as progress:
         recording = read_recording(traces, schedule, progress=progress, **reading.options())

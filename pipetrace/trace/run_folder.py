@@ -9,14 +9,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pipetrace.costs import Costs
 from pipetrace.costs_io import costs_from_dict, costs_to_dict
-from pipetrace.errors import CostError, TraceError
+from pipetrace.errors import CostError, OutputError, TraceError
 from pipetrace.shown import printable, shown
 from pipetrace.toml_file import read_toml
 from pipetrace.trace.files import replacing
@@ -33,6 +34,22 @@ DIFF_PAGE, DIFF_TRACE = "diff.html", "diff.json.gz"
 def trace_name(rank: int) -> str:
     """File name of a global rank's trace."""
     return f"rank{rank}_trace.json.gz"
+
+
+_OF_A_RUN = re.compile(rf"{re.escape(RUN_FILE)}|{re.escape(SCHEDULE_FILE)}|rank[0-9]+_trace\.json\.gz")
+
+
+def refuse_to_replace(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Sees that no output takes the place of what is read, or of what a run has left.
+
+    Raises:
+        OutputError: One would.
+    """
+    read = {path.resolve() for path in inputs}
+    for output in outputs:
+        of_a_run = _OF_A_RUN.fullmatch(output.name) and (output.parent / RUN_FILE).is_file()
+        if output.resolve() in read or of_a_run:
+            raise OutputError(f"{output} is what was recorded, and would be lost", "write into another file")
 
 
 @dataclass(frozen=True, slots=True)
