@@ -129,12 +129,22 @@ def _store() -> Store:
 def _run(job: Job, of: Elastic, store: Store) -> RankCheck | None:
     from pipetrace.execute.board import Board
     from pipetrace.execute.prepared import one_rank
-    from pipetrace.execute.worker import run_steps
+    from pipetrace.execute.worker import ReportedError, run_steps, summary_of
 
-    line = Board(job.processes).line(of.rank)
+    board = Board(job.processes)
+    line = board.line(of.rank)
     with tempfile.TemporaryDirectory(prefix="pipetrace-", ignore_cleanup_errors=True) as scratch:
-        prepared = one_rank(of.rank, job, line, store, gpu=of.local_rank)
-        return run_steps(prepared, job, line, Path(scratch), lambda _error: None)
+        try:
+            prepared = one_rank(of.rank, job, line, store, gpu=of.local_rank)
+            return run_steps(prepared, job, line, Path(scratch), lambda _error: None)
+        except (ReportedError, RuntimeError) as error:
+            raised = error.__cause__ if isinstance(error, ReportedError) else error
+            if not isinstance(raised, Exception):
+                raise
+            raise RunError(
+                f"rank {of.rank} {board.describe(of.rank, job.schedule)} and raised {summary_of(raised)}",
+                "where it waited for another rank, that one may have ended first: torchrun names it",
+            ) from None
 
 
 def _check_to(check: RankCheck) -> str:

@@ -67,7 +67,7 @@ def rank_main(rank: int, job: Job, line: Line, results: Connection, scratch: Pat
             results.send(
                 RankError(
                     rank,
-                    _summary(error),
+                    summary_of(error),
                     error.hint if isinstance(error, PipetraceError) else "",
                     "".join(traceback.format_exception(error)),
                     needs_others=line.phase in NEEDS_OTHERS,
@@ -77,7 +77,7 @@ def rank_main(rank: int, job: Job, line: Line, results: Connection, scratch: Pat
 
         try:
             check = _run(rank, job, line, scratch, report)
-        except _ReportedError:
+        except ReportedError:
             pass
         except BaseException as error:  # noqa: BLE001 - whatever it is, the supervisor must hear of it
             report(error)
@@ -93,8 +93,8 @@ def rank_main(rank: int, job: Job, line: Line, results: Connection, scratch: Pat
         os._exit(status)
 
 
-class _ReportedError(Exception):
-    """The supervisor knows already."""
+class ReportedError(Exception):
+    """What a step raised, its cause, has been reported already."""
 
 
 def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseException], None]) -> RankCheck | None:
@@ -134,7 +134,7 @@ def run_steps(
     except BaseException as error:
         report(error)
         recorder.finish(job.claim.staging, scratch)
-        raise _ReportedError from error
+        raise ReportedError from error
     line.at(Phase.WRITING)
     recorder.finish(job.claim.staging, scratch)
     if not config.check:
@@ -143,7 +143,7 @@ def run_steps(
     return prepared.check()
 
 
-def _summary(error: BaseException) -> str:
+def summary_of(error: BaseException) -> str:
     text = " ".join((error.message if isinstance(error, PipetraceError) else str(error)).split())
     name = type(error).__name__
     return f"{name}: {text[:300]}" if text else name

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,11 +18,15 @@ ROOT = Path(__file__).parent.parent.parent
 
 def under_torchrun(processes: int, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """`pipetrace run` of a tiny model as torchrun starts it, on this machine."""
+    model = ("-m", "4", "--workload", "transformer", "--hidden", "16", "--heads", "2", "--steps", "1")
+    return launched(processes, "-m", "pipetrace", "run", "zbv", "-p", "2", *model, "-o", str(folder), *options)
+
+
+def launched(processes: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What torchrun starts."""
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--nnodes", "1"),
-        *("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "-m", "pipetrace", "run", "zbv", "-p", "2"),
-        *("-m", "4", "--workload", "transformer", "--hidden", "16", "--heads", "2", "--steps", "1"),
-        *("-o", str(folder), *options),
+        *("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", *arguments),
     ]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
@@ -41,6 +46,27 @@ def test_every_process_is_a_rank(tmp_path: Path) -> None:
         "run.toml",
         "schedule.csv",
     ]
+
+
+def test_a_rank_that_is_gone_is_one_line_on_the_others(tmp_path: Path) -> None:
+    killing = (
+        "import os, signal, sys; sys.argv = sys.argv[1:]\n"
+        "from pipetrace.cli import main\n"
+        "from pipetrace.execute.step import Step\n"
+        "play, steps = Step.run, []\n"
+        "def run(self):\n"
+        "    steps.append(1)\n"
+        "    if len(steps) == 3 and os.environ['RANK'] == '1': os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    play(self)\n"
+        "Step.run = run\n"
+        "main()\n"
+    )
+    (tmp_path / "killing.py").write_text(killing)
+    options = ("--costs", "F=20,I=20,W=20", "-o", str(tmp_path / "run"))
+    ran = launched(2, str(tmp_path / "killing.py"), "pipetrace", "run", "zb-h1", "-p", "2", "-m", "4", *options)
+    assert ran.returncode != 0
+    assert re.search(r"error: rank 0 waited for \S+ (from|to be taken by) rank 1 in step \d+ and raised", ran.stderr)
+    assert "Traceback" not in ran.stderr.partition("error: rank 0")[2].partition("\n")[0]
 
 
 def test_another_number_of_processes_is_refused(tmp_path: Path) -> None:
