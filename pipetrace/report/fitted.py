@@ -35,7 +35,7 @@ def fit_summary(fitted: Fit, recording: Recording) -> dict[str, Any]:
             {"from_stage": source, "to_stage": target, **_values(spread)}
             for (source, target), spread in fitted.transfers_between.items()
         ],
-        "notes": [*recording.missing, *recording.notes],
+        "notes": [*fitted.assumed, *recording.missing, *recording.notes],
     }
 
 
@@ -82,7 +82,7 @@ def print_fit(fitted: Fit, recording: Recording, *, console: Console | None = No
         ]
         caption = f"times of a transfer in {unit.name}, from both sides' being ready to its arrival"
         console.print(table_of(["stages", *_HEAD], rows, caption), highlight=False)
-    for line in (*recording.missing, *recording.notes):
+    for line in (*fitted.assumed, *recording.missing, *recording.notes):
         console.print(Text(f"note: {line}"))
 
 
@@ -101,6 +101,7 @@ def write_costs(path: Path, fitted: Fit, recording: Recording) -> None:
     ]
     if fitted.transfers is not None:
         lines.append(f"#   a transfer: {_range(fitted.transfers)}")
+    lines += [f"# {line}" for line in fitted.assumed]
     text = "\n".join(lines) + "\n" + tomli_w.dumps(costs_to_dict(fitted.costs))
     with replacing(path) as file:
         file.write(text.encode())
