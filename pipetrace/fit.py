@@ -169,10 +169,12 @@ class Spread:
 
     Args:
         count: How often it was measured.
+        fastest: The shortest of all.
         low, median, high: A tenth of all is below `low`, half below `median`, a tenth above `high`.
     """
 
     count: int
+    fastest: int
     low: int
     median: int
     high: int
@@ -180,8 +182,8 @@ class Spread:
     @classmethod
     def of(cls, durations: IntArray) -> Spread:
         """Of at least one duration."""
-        low, median, high = (int(value) for value in np.percentile(durations, [10, 50, 90]))
-        return cls(durations.size, low, median, high)
+        fastest, low, median, high = (int(value) for value in np.percentile(durations, [0, 10, 50, 90]))
+        return cls(durations.size, fastest, low, median, high)
 
 
 @dataclass(frozen=True)
@@ -207,9 +209,11 @@ class Fit:
 def fit(steps: Sequence[Timeline], *, common_clock: bool = True) -> Fit:
     """Costs with their spread, transfers and pairs included.
 
-    A transfer is timed from when both sides were ready for it to its arrival, for which their clocks must be
-    comparable; its cost is the median over all. What a recomputed forward (activation checkpointing) takes is part of
-    the backward that it stands in: a trace does not tell them apart.
+    A transfer is timed from when both sides were ready for it to the end of the wait for it, for which their clocks
+    must be comparable. That is when the data were picked up, however early they came; so what a transfer costs is told
+    by the fastest between the same two stages, and the cost is the median over these: where two clocks are apart, one
+    way seems as much faster as the other seems slower. What a recomputed forward (activation checkpointing) takes is
+    part of the backward that it stands in: a trace does not tell them apart.
 
     Args:
         steps: Measured timelines of one schedule, of any replicas.
@@ -240,8 +244,9 @@ def fit(steps: Sequence[Timeline], *, common_clock: bool = True) -> Fit:
     if not between:
         return Fit(costs, actions, None, {}, assumed)
     every = Spread.of(np.concatenate(list(between.values())))
+    p2p = int(np.median([durations.min() for durations in between.values()]))
     spreads = {ends: Spread.of(durations) for ends, durations in sorted(between.items())}
-    return Fit(replace(costs, p2p=every.median), actions, every, spreads, assumed)
+    return Fit(replace(costs, p2p=p2p), actions, every, spreads, assumed)
 
 
 def _column(steps: Sequence[Timeline], name: str) -> IntArray:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
-from pipetrace.action import Kind, code_kind, code_stage
+from dataclasses import replace
+
+import numpy as np
+
+from pipetrace.action import Kind, code_kind, code_microbatch, code_stage
 from pipetrace.costs import Costs, StageCosts
 from pipetrace.fit import fit, fit_costs, measured_costs
 from pipetrace.part_costs import LayerCosts, PartCosts
@@ -76,3 +80,18 @@ def test_the_median_ignores_one_slow_step() -> None:
     schedule = build("1f1b", 2, 3)
     steps = [simulate(schedule, Costs(StageCosts(f, 1, 1))) for f in (10, 10, 500)]
     assert fit_costs(steps).of(1).F == 10
+
+
+def test_a_transfer_costs_what_the_fastest_between_two_stages_took() -> None:
+    step = simulate(build("1f1b", 3, 4), Costs(p2p=1_000))
+    late = np.where(code_kind(step.code) == Kind.RECV_F, np.arange(len(step)) * 10_000, 0)
+    first = (code_kind(step.code) == Kind.RECV_F) & (code_microbatch(step.code) == 0)
+    measured = fit([replace(step, end=step.end + np.where(first, 0, late))])
+    assert measured.transfers is not None
+    assert measured.transfers.fastest == measured.costs.p2p == 1_000
+    assert measured.transfers_between[0, 1].median > 1_000
+    # What seems fast one way and slow the other, for the clocks are apart, is neither.
+    ahead = np.where(np.isin(code_kind(step.code), [Kind.RECV_F]), 400, 0)
+    ahead = np.where(np.isin(code_kind(step.code), [Kind.RECV_B]), -400, ahead)
+    assert fit([replace(step, end=step.end + ahead)]).costs.p2p == 1_000
+    assert fit([step], common_clock=False).costs.p2p == 0
