@@ -29,7 +29,7 @@ class Reading:
         list[str] | None,
         typer.Option(
             metavar="PATTERN",
-            help="Labels of your own, as 'fwd mb(?P<microbatch>\\d+) stage(?P<stage>\\d+)'; repeatable.",
+            help="Labels of your own, as `'fwd mb(?P<microbatch>\\d+) stage(?P<stage>\\d+)'`; repeatable.",
         ),
     ] = None
 
