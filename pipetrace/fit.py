@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -25,16 +25,27 @@ from pipetrace.timeline import Timeline
 
 
 def fit_costs(steps: Sequence[Timeline]) -> Costs:
+    """The costs of `measured_costs`, without what was assumed for them."""
+    return measured_costs(steps)[0]
+
+
+def measured_costs(steps: Sequence[Timeline]) -> tuple[Costs, tuple[str, ...]]:
     """The median duration of every stage's F, B, I and W over all microbatches, replicas and steps.
 
     Transfers are free and overlapped pairs cost what their halves do: an ideal at these costs is the schedule with
-    this model's compute and nothing else. Where a stage has only full backwards, its I and W are unknown and stand
-    as 0 beside B; where it has none, B is I + W.
+    this model's compute and nothing else. A stage that was not measured costs the median of those that were.
+
+    What the run does not tell is assumed, and said: where a stage has only full backwards, I and W are half of B each;
+    where it has no forward or no backward, the median of the other stages stands in; where of I and W one is missing,
+    it costs nothing (a first stage may make no input gradient). Where a stage has no full backward, B is I + W.
 
     Of a schedule in parts of layers the same is fitted for every part, over all layers of a stage.
 
     Args:
         steps: Measured timelines of one schedule.
+
+    Returns:
+        The costs, and a sentence for each thing that was assumed.
     """
     if any(code_part(step.code).any() for step in steps):
         return _fit_parts(steps)
@@ -47,20 +58,83 @@ def fit_costs(steps: Sequence[Timeline]) -> Costs:
         picked = duration[(stage == of_stage) & (kind == letter)]
         return int(np.median(picked)) if picked.size else None
 
-    return Costs(
-        stages={
-            s: StageCosts(
-                F=median(s, Kind.F) or 0, I=median(s, Kind.I) or 0, W=median(s, Kind.W) or 0, B=median(s, Kind.B)
-            )
-            for s in np.unique(stage).tolist()
-        }
-    )
+    measured = {s: {letter: median(s, letter) for letter in _LETTERS} for s in np.unique(stage).tolist()}
+    default = _usual(list(measured.values()))
+    return Costs(default, {s: _stage(of, default) for s, of in measured.items()}), _assumed(measured)
 
 
-def _fit_parts(steps: Sequence[Timeline]) -> Costs:
+_LETTERS = (Kind.F, Kind.I, Kind.W, Kind.B)
+_Measured = Mapping[Kind, int | None]
+
+
+def _is_whole(of: _Measured) -> bool:
+    """Whether of the backward only the whole was measured."""
+    return of[Kind.B] is not None and of[Kind.I] is None and of[Kind.W] is None
+
+
+def _has_backward(of: _Measured) -> bool:
+    return any(of[letter] is not None for letter in (Kind.I, Kind.W, Kind.B))
+
+
+def _halves(whole: int) -> tuple[int, int]:
+    """I and W of a backward of which only the whole is known; together they are it."""
+    return whole // 2, whole - whole // 2
+
+
+def _stage(of: _Measured, default: StageCosts) -> StageCosts:
+    forward, backward = of[Kind.F], of[Kind.B]
+    forward = default.F if forward is None else forward
+    if not _has_backward(of):
+        return replace(default, F=forward)
+    if backward is not None and _is_whole(of):
+        return StageCosts(forward, *_halves(backward), B=backward)
+    return StageCosts(forward, of[Kind.I] or 0, of[Kind.W] or 0, B=backward)
+
+
+def _usual(stages: Sequence[_Measured]) -> StageCosts:
+    """The median over the stages of what was measured of each."""
+
+    def median(values: Sequence[int]) -> int | None:
+        return int(np.median(values)) if values else None
+
+    usual = {letter: median([ns for of in stages if (ns := of[letter]) is not None]) for letter in _LETTERS}
+    if usual[Kind.B] is not None:
+        # Of a stage without a B, what it would be: else few full backwards would stand for all.
+        full = [of[Kind.B] or (of[Kind.I] or 0) + (of[Kind.W] or 0) for of in stages if _has_backward(of)]
+        usual[Kind.B] = median(full)
+    return _stage({**usual, Kind.F: usual[Kind.F] or 0}, StageCosts(0, 0, 0))
+
+
+def _assumed(measured: Mapping[int, _Measured]) -> tuple[str, ...]:
+    """What `_stage` takes for granted, in words."""
+
+    def of(stages: Sequence[int]) -> str:
+        if len(stages) == len(measured):
+            return ""
+        return f" of stage{'s' if len(stages) > 1 else ''} {', '.join(map(str, stages))}"
+
+    notes = []
+    if whole := [s for s, got in measured.items() if _is_whole(got)]:
+        notes.append(f"the backward{of(whole)} was measured whole: I and W are taken as half of it each")
+    missing = {
+        "F": [s for s, got in measured.items() if got[Kind.F] is None],
+        "backward": [s for s, got in measured.items() if not _has_backward(got)],
+    }
+    for name, stages in missing.items():
+        if stages:
+            taken = "taken to cost 0" if len(stages) == len(measured) else "taken as the median of the other stages"
+            notes.append(f"no {name}{of(stages)} was measured: it is {taken}")
+    for letter, other in ((Kind.I, Kind.W), (Kind.W, Kind.I)):
+        if stages := [s for s, got in measured.items() if got[letter] is None and got[other] is not None]:
+            notes.append(f"no {letter.name}{of(stages)} was measured: it is taken to cost 0")
+    return tuple(notes)
+
+
+def _fit_parts(steps: Sequence[Timeline]) -> tuple[Costs, tuple[str, ...]]:
     tiles = [step.where(np.isin(code_kind(step.code), list(map(int, COMPUTE_KINDS)))) for step in steps]
     code = np.concatenate([tile.code for tile in tiles])
     duration = np.concatenate([tile.end - tile.start for tile in tiles])
+    whole_of = []
 
     def median(stage: int, part: Part, *kinds: Kind) -> int | None:
         picked = duration[(code_stage(code) == stage) & (code_part(code) == part) & np.isin(code_kind(code), kinds)]
@@ -71,13 +145,22 @@ def _fit_parts(steps: Sequence[Timeline]) -> Costs:
         if part in ALL_TO_ALL_PARTS:
             return PartCosts(forward, median(stage, part, Kind.I, Kind.B) or 0)
         split, whole, weight = (median(stage, part, kind) for kind in (Kind.I, Kind.B, Kind.W))
-        if split is None:
-            return PartCosts(forward, whole or 0)
-        return PartCosts(forward, split, weight or 0)
+        if split is None and weight is None and whole is not None:
+            whole_of.append(stage)
+            return PartCosts(forward, *_halves(whole))
+        return PartCosts(forward, split or 0, weight or 0)
 
     stages = np.unique(code_stage(code)).tolist()
     layers = {s: LayerCosts(**{part.name.lower(): of(s, part) for part in Part}) for s in stages}
-    return Costs(stage_layers=layers)
+    letters = [field.name for field in fields(PartCosts)]
+
+    def usual(part: Part) -> PartCosts:
+        every = [layer.of(part) for layer in layers.values()]
+        return PartCosts(*(int(np.median([getattr(one, letter) for one in every])) for letter in letters))
+
+    layer = LayerCosts(**{part.name.lower(): usual(part) for part in Part})
+    note = f"the backward was measured whole{'' if set(whole_of) == set(stages) else ' in places'}: I and W of a part"
+    return Costs(layer=layer, stage_layers=layers), (f"{note} are taken as half of it each",) if whole_of else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +169,12 @@ class Spread:
 
     Args:
         count: How often it was measured.
+        fastest: The shortest of all.
         low, median, high: A tenth of all is below `low`, half below `median`, a tenth above `high`.
     """
 
     count: int
+    fastest: int
     low: int
     median: int
     high: int
@@ -97,8 +182,8 @@ class Spread:
     @classmethod
     def of(cls, durations: IntArray) -> Spread:
         """Of at least one duration."""
-        low, median, high = (int(value) for value in np.percentile(durations, [10, 50, 90]))
-        return cls(durations.size, low, median, high)
+        fastest, low, median, high = (int(value) for value in np.percentile(durations, [0, 10, 50, 90]))
+        return cls(durations.size, fastest, low, median, high)
 
 
 @dataclass(frozen=True)
@@ -111,20 +196,24 @@ class Fit:
             its part behind it ("F mlp") where an MoE layer was taken apart.
         transfers: Spread of all transfers between ranks; None where none can be timed.
         transfers_between: Spread by (from stage, to stage).
+        assumed: What was not measured and what stands in for it, a sentence each.
     """
 
     costs: Costs
     actions: Mapping[tuple[int, str], Spread]
     transfers: Spread | None
     transfers_between: Mapping[tuple[int, int], Spread]
+    assumed: tuple[str, ...] = ()
 
 
 def fit(steps: Sequence[Timeline], *, common_clock: bool = True) -> Fit:
     """Costs with their spread, transfers and pairs included.
 
-    A transfer is timed from when both sides were ready for it to its arrival, for which their clocks must be
-    comparable; its cost is the median over all. What a recomputed forward (activation checkpointing) takes is part of
-    the backward that it stands in: a trace does not tell them apart.
+    A transfer is timed from when both sides were ready for it to the end of the wait for it, for which their clocks
+    must be comparable. That is when the data were picked up, however early they came; so what a transfer costs is told
+    by the fastest between the same two stages, and the cost is the median over these: where two clocks are apart, one
+    way seems as much faster as the other seems slower. What a recomputed forward (activation checkpointing) takes is
+    part of the backward that it stands in: a trace does not tell them apart.
 
     Args:
         steps: Measured timelines of one schedule, of any replicas.
@@ -146,17 +235,18 @@ def fit(steps: Sequence[Timeline], *, common_clock: bool = True) -> Fit:
         letter = "F&B" if name >> 5 & 1 else Kind(name & 31).name
         part = f" {Part(name >> 6 & 7).name.lower()}" if name >> 6 & 7 else ""
         actions[name >> 10, letter + part] = Spread.of(duration[names == name])
-    costs = fit_costs(steps)
+    costs, assumed = measured_costs(steps)
     pairs = duration[partner != NO_ACTION]
     if pairs.size:
         median = int(np.median(pairs))
         costs = replace(costs, pair=PairCost(median, median, median))
     between = _transfers(steps) if common_clock else {}
     if not between:
-        return Fit(costs, actions, None, {})
+        return Fit(costs, actions, None, {}, assumed)
     every = Spread.of(np.concatenate(list(between.values())))
+    p2p = int(np.median([durations.min() for durations in between.values()]))
     spreads = {ends: Spread.of(durations) for ends, durations in sorted(between.items())}
-    return Fit(replace(costs, p2p=every.median), actions, every, spreads)
+    return Fit(replace(costs, p2p=p2p), actions, every, spreads, assumed)
 
 
 def _column(steps: Sequence[Timeline], name: str) -> IntArray:

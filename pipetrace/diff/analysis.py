@@ -24,7 +24,7 @@ from pipetrace.diff.waits import Waits, waits
 from pipetrace.diff.waterfall import Waterfall, waterfall
 from pipetrace.diff.what_if import WhatIf, other_schedules, what_if
 from pipetrace.diff.work import Work
-from pipetrace.fit import fit_costs
+from pipetrace.fit import measured_costs
 from pipetrace.metrics import critical_path
 from pipetrace.schedule import Schedule
 from pipetrace.simulate import simulate
@@ -179,9 +179,18 @@ class Analysis:
         return [Fault(FaultKind.CLOCK, names, largest, clocks.early, clocks.worst, self.seen.inputs, effect=effect)]
 
     @cached_property
+    def _fit(self) -> tuple[Costs, tuple[str, ...]]:
+        return measured_costs(self.steps or [self.measured])
+
+    @property
     def fitted_costs(self) -> Costs:
         """The medians of each stage's F, B, I and W."""
-        return fit_costs(self.steps or [self.measured])
+        return self._fit[0]
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What `fitted_costs` takes for granted, a sentence each; see `pipetrace.fit.measured_costs`."""
+        return self._fit[1]
 
     @cached_property
     def what_if(self) -> list[WhatIf]:

@@ -67,6 +67,7 @@ def document(of: Analysis) -> dict[str, Any]:
         "waiting": {"ideal": _waits(ideal), "measured": _waits(measured)},
         "what_if": [_what_if(row) for row in of.what_if],
         "other_schedules": [_what_if(row) for row in of.other_schedules],
+        "other_schedules_assume": list(of.assumed),
         "critical_path": _paths(of.paths),
         **table,
         "overlapped": [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,8 +33,8 @@ class Repeats:
 
     @property
     def median(self) -> int:
-        """ns; of the two middle ones the shorter where there is an even number."""
-        return _median(self.makespans)
+        """ns; the mean of the two middle ones where there is an even number."""
+        return round(statistics.median(self.makespans))
 
     @property
     def spread(self) -> float:
@@ -72,19 +73,14 @@ def repeat(
 
 
 def measured_makespan(folder: Path) -> int:
-    """ns of a run's step of median makespan.
+    """ns of a run's step of median makespan; of the two middle ones the shorter, for it is a step that there was.
 
     Raises:
         TraceError: Its traces cannot be read.
     """
     from pipetrace.trace.torch_profiler import read_recording
 
-    return _median([step.makespan for step in read_recording([folder]).steps])
-
-
-def _median(values: Sequence[int]) -> int:
-    """The middle one, or the lesser of the two in the middle."""
-    return sorted(values)[(len(values) - 1) // 2]
+    return statistics.median_low([step.makespan for step in read_recording([folder]).steps])
 
 
 def _look(folder: Path, times: int) -> None:

@@ -22,6 +22,7 @@ class RankCheck:
         loss_difference: |loss - reference|; 0 on ranks that hold no last stage.
         bit_equal: Whether everything compared is the same to the last bit.
         worst: What differs most; empty when nothing does.
+        ranks: How many ranks' results it stands for; see `worst_of`.
     """
 
     rank: int
@@ -31,6 +32,7 @@ class RankCheck:
     loss_difference: float = 0.0
     bit_equal: bool = True
     worst: str = ""
+    ranks: int = 1
 
     @property
     def error(self) -> float:
@@ -47,6 +49,7 @@ def worst_of(checks: Sequence[RankCheck]) -> RankCheck:
         compared=sum(check.compared for check in checks),
         loss_difference=max(check.loss_difference for check in checks),
         bit_equal=all(check.bit_equal for check in checks),
+        ranks=sum(check.ranks for check in checks),
     )
 
 
@@ -55,7 +58,7 @@ class CheckReport:
     """The outcome of `check`.
 
     Args:
-        ranks: One a rank.
+        ranks: One a process: of its rank, or of all ranks that it ran.
         subject: What was compared, for the text.
         tolerance: Largest error that passes.
         why: Why this tolerance.
@@ -82,7 +85,9 @@ class CheckReport:
         compared = sum(rank.compared for rank in self.ranks)
         if self.passed and not compared:
             return f"check passed: there are no {self.subject} to compare."
-        head = f"check {'passed' if self.passed else 'FAILED'}: {compared} {self.subject} on {len(self.ranks)} ranks"
+        ranks = sum(rank.ranks for rank in self.ranks)
+        of = f"{compared} {self.subject} on {ranks} {'rank' if ranks == 1 else 'ranks'}"
+        head = f"check {'passed' if self.passed else 'FAILED'}: {of}"
         if self.bit_equal and self.passed:
             return f"{head}, all equal to the last bit."
         worst = max(self.ranks, key=lambda rank: (rank.error, rank.max_abs_error))

@@ -123,7 +123,7 @@ def heading(comparison: Comparison, setting: Setting) -> str:
     network, unit = costs.network, unit_of(comparison)
     numbers = ", ".join(f"{name} = {unit.number(ns)}" for name, ns in _times(setting).items())
     where = "a stage-chunk" if comparison.per_chunk else "a rank of the plain pipeline"
-    differ = ", other stages differ" if costs.stages else ""
+    differ = ", other stages differ" if any(of != costs.default for of in costs.stages.values()) else ""
     if costs.jitter is not None:
         differ += f", ±{100 * costs.jitter.share:g} % (seed {costs.jitter.seed})"
     parts = [", ".join(sizes), f"{numbers} {unit.name} on {where}{differ}"]

@@ -126,6 +126,7 @@ def schedule_rows(of: Analysis, unit: TimeUnit) -> Rows:
         f"ideals in {unit.name} at this run's mean costs, the same model cut as each schedule wants; saved: against "
         f"{of.schedule.name}'s"
     )
+    caption = "; ".join([caption, *of.assumed])
     return Rows(
         "Other schedules",
         ("schedule", "makespan", "saved"),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pipetrace.trace.recording import Recording
 
 SCHEMA = 1
+_TAKEN = "the median of the fastest between each two stages"
 _HEAD = ("times", "10 %", "median", "90 %")
 
 
@@ -35,13 +36,14 @@ def fit_summary(fitted: Fit, recording: Recording) -> dict[str, Any]:
             {"from_stage": source, "to_stage": target, **_values(spread)}
             for (source, target), spread in fitted.transfers_between.items()
         ],
-        "notes": [*recording.missing, *recording.notes],
+        "notes": [*fitted.assumed, *recording.missing, *recording.notes],
     }
 
 
 def _values(spread: Spread) -> dict[str, int]:
     return {
         "count": spread.count,
+        "fastest_ns": spread.fastest,
         "low_ns": spread.low,
         "median_ns": spread.median,
         "high_ns": spread.high,
@@ -70,19 +72,24 @@ def print_fit(fitted: Fit, recording: Recording, *, console: Console | None = No
 
     transfers = "free: no transfer could be timed"
     if fitted.transfers is not None:
-        transfers = f"{unit.text(fitted.transfers.median)} from one rank to another, the median of all"
+        transfers = f"{unit.text(fitted.costs.p2p)} from one rank to another: {_TAKEN}"
     console.print(named_values([("traces", recording.source), ("window", steps), ("transfers", transfers)]))
     console.print()
     rows = [[f"{stage} {kind}", *cells(spread)] for (stage, kind), spread in fitted.actions.items()]
     console.print(table_of(["stage", *_HEAD], rows, f"times of an action in {unit.name}"), highlight=False)
     if fitted.transfers_between:
         console.print()
-        rows = [
-            [f"{source} to {target}", *cells(spread)] for (source, target), spread in fitted.transfers_between.items()
-        ]
-        caption = f"times of a transfer in {unit.name}, from both sides' being ready to its arrival"
-        console.print(table_of(["stages", *_HEAD], rows, caption), highlight=False)
-    for line in (*recording.missing, *recording.notes):
+        rows = []
+        for (source, target), spread in fitted.transfers_between.items():
+            times, *shares = cells(spread)
+            rows.append([f"{source} to {target}", times, unit.number(spread.fastest), *shares])
+        caption = (
+            f"times of a transfer in {unit.name}, from both sides' being ready to its being picked up, which may be "
+            "long after its arrival"
+        )
+        first, *shares = _HEAD
+        console.print(table_of(["stages", first, "fastest", *shares], rows, caption), highlight=False)
+    for line in (*fitted.assumed, *recording.missing, *recording.notes):
         console.print(Text(f"note: {line}"))
 
 
@@ -100,7 +107,8 @@ def write_costs(path: Path, fitted: Fit, recording: Recording) -> None:
         *(f"#   stage {stage} {kind}: {_range(spread)}" for (stage, kind), spread in fitted.actions.items()),
     ]
     if fitted.transfers is not None:
-        lines.append(f"#   a transfer: {_range(fitted.transfers)}")
+        lines.append(f"#   a transfer: {_range(fitted.transfers)}; p2p is {_TAKEN}")
+    lines += [f"# {line}" for line in fitted.assumed]
     text = "\n".join(lines) + "\n" + tomli_w.dumps(costs_to_dict(fitted.costs))
     with replacing(path) as file:
         file.write(text.encode())

@@ -23,6 +23,7 @@ def test_simulating_what_was_fitted_gives_the_run_back(run: Path, tmp_path: Path
     ran = pipetrace("fit", run, "-o", "costs.toml", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert "0.25 ms from one rank to another" in ran.stdout
+    assert "the median of the fastest between each two stages" in " ".join(ran.stdout.split())
     assert "0 I" in ran.stdout
     assert max(map(len, ran.stdout.splitlines())) <= 80
     assert "# Measured on" in (tmp_path / "costs.toml").read_text()
@@ -45,6 +46,17 @@ def test_of_what_nothing_labels(tmp_path: Path) -> None:
     ran = pipetrace("fit", TRACES / "synthetic_gpu_1f1b_pp4_mb8", "--schedule", "1f1b", "-o", tmp_path / "c.toml")
     assert ran.returncode == 0, ran.stderr
     assert "298" in ran.stdout
+    note = "note: the backward was measured whole: I and W are taken as half of it each"
+    assert note in " ".join(ran.stdout.split())
+    assert note.removeprefix("note: ") in (tmp_path / "c.toml").read_text()
+    costs = ("--costs-file", tmp_path / "c.toml")
+    compared = pipetrace("compare", "1f1b", "zb-h1", "-p", 4, "-m", 8, *costs)
+    assert (
+        "F = 0.298, I = 0.299, W = 0.299, B = 0.598 ms on a rank of the plain pipeline; transfers 0.005 ms"
+        in " ".join(compared.stdout.split())
+    )
+    (zb,) = json.loads(pipetrace("gen", "zb-h1", "-p", 4, "-m", 8, *costs, "--json").stdout)["schedules"]
+    assert zb["makespan_ns"] >= 8 * (298_000 + 598_000)
     assert "no action was measured" in refusal("fit", TRACES / "1f1b_pp2_mb4_mlp")
 
 

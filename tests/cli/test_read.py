@@ -125,3 +125,9 @@ def test_labels_steps_mesh_and_replicas(tmp_path: Path) -> None:
     assert "no regular expression" in refusal("read", tmp_path, "--label", "fwd (")
     assert "whether it is a forward or a backward" in refusal("read", tmp_path, "--label", "stage(?P<stage>.)")
     assert "no file is called as" in refusal("read", tmp_path / "none*.json")
+
+
+@pytest.mark.parametrize("command", ["read", "fit", "diff"])
+def test_help_prints_the_pattern_of_labels_whole(command: str) -> None:
+    shown = pipetrace(command, "--help", COLUMNS="200").stdout
+    assert r"'fwd mb(?P<microbatch>\d+) stage(?P<stage>\d+)'" in shown

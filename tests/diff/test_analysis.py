@@ -138,6 +138,12 @@ def test_other_schedules_run_the_same_model() -> None:
     mean = StageCosts(F=round(11.25 * MS), I=0, W=0, B=round(22.5 * MS))
     assert rows["gpipe"].makespan == simulate(build("gpipe", 4, 8), Costs(mean)).makespan
     assert rows["interleaved"].makespan < simulate(build("1f1b", 4, 8), Costs(mean)).makespan
+    # Of a backward that ran whole the halves are assumed, not free: no rank's whole work takes less.
+    (assumed,) = of.assumed
+    assert assumed.startswith("the backward was measured whole")
+    work = 8 * round(11.25 * MS + 22.5 * MS)
+    assert {"zb-h1", "zbv"} <= set(rows)
+    assert all(row.makespan >= work for name, row in rows.items() if not name.startswith("m = "))
     assert rows["m = 16, per microbatch"].saved > 0 > rows["m = 4, per microbatch"].saved
 
 

@@ -32,8 +32,10 @@ def test_each_run_has_its_folder_and_the_figures_are_theirs(tmp_path: Path) -> N
 
 def test_median_and_spread() -> None:
     assert (Repeats((), (5,)).median, Repeats((), (5,)).spread) == (5, 0.0)
-    assert Repeats((), (9, 4, 6, 5)).median == 5
-    assert Repeats((), (9, 4, 6, 5)).spread == 1.0
+    assert Repeats((), (9, 4, 6, 5, 1)).median == 5
+    assert Repeats((), (20, 10, 16, 12)).median == 14
+    assert Repeats((), (20, 10, 15, 13)).spread == 10 / 14
+    assert (Repeats((), (4, 7)).median, type(Repeats((), (4, 6)).median)) == (6, int)
 
 
 def test_what_cannot_be_repeated_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from pipetrace.execute.result import CheckReport, RankCheck
+from pipetrace.execute.result import CheckReport, RankCheck, worst_of
 
 
 def report(*ranks: RankCheck) -> CheckReport:
@@ -36,3 +36,12 @@ def test_a_larger_error_a_loss_a_nan_or_no_rank_fails() -> None:
     assert not report(RankCheck(0, 5, max_rel_error=math.inf)).passed
     assert not report().passed
     assert "FAILED" in report(RankCheck(0, 5, 1.0, 1e-3, bit_equal=False)).text
+
+
+def test_ranks_of_one_process_are_all_counted() -> None:
+    one = worst_of([RankCheck(0, 5), RankCheck(1, 7)])
+    assert report(one).text == "check passed: 12 gradients on 2 ranks, all equal to the last bit."
+    assert "on 1 rank," in report(RankCheck(0, 5)).text
+    worst = report(worst_of([RankCheck(0, 5), RankCheck(1, 7, 1e-7, 2e-6, bit_equal=False)]))
+    assert "12 gradients on 2 ranks; largest error" in worst.text
+    assert "(rank 1)" in worst.text

@@ -64,4 +64,5 @@ def test_what_is_said_beside(many: Analysis) -> None:
     parts = reference_rows(many, MILLISECONDS).rows
     assert column([row[1] for row in parts[:4]]) == pytest.approx(many.of.measured.makespan / MS)
     assert any(row[0] == "zb-h1" for row in schedule_rows(many, MILLISECONDS).rows)
+    assert "I and W are taken as half of it each" in schedule_rows(many, MILLISECONDS).caption
     assert stage_rows(many, MILLISECONDS).rows[7][-1] == max(row[-1] for row in stage_rows(many, MILLISECONDS).rows)
