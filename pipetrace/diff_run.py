@@ -63,6 +63,7 @@ class RunDiff:
             fitted=self.fitted,
             steps=[step for step in self.recording.steps if step.is_compute.any()],
             one_clock=self.recording.common_clock,
+            same_clock=self.recording.one_boot,
             waiting=self.waiting,
             before=self.before is not None,
         )

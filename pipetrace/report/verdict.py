@@ -43,7 +43,18 @@ def verdict(of: Analysis, unit: TimeUnit | None = None) -> list[str]:
         sentences.append(
             "Also seen, but not felt: " + "; ".join(_what(of, fault, unit, full=False) for fault in worth) + "."
         )
-    return [*sentences, _figures(of, unit)]
+    return [*sentences, *_swapped(of, unit), _figures(of, unit)]
+
+
+def _swapped(of: Analysis, unit: TimeUnit) -> list[str]:
+    count, worst = of.swapped
+    if not count:
+        return []
+    were = "was received before it was" if count == 1 else "were received before they were"
+    return [
+        f"{_counted(count, 'transfer')} {were} sent, by up to {_time(unit, worst)}, though all ranks share one clock: "
+        "messages met in another order than their labels say."
+    ]
 
 
 def _figures(of: Analysis, unit: TimeUnit) -> str:

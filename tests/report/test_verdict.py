@@ -60,18 +60,38 @@ def test_nothing_stands_out() -> None:
     assert len(sentences) == 2
 
 
-def test_clocks_that_differ_come_first() -> None:
+def skewed() -> Timeline:
+    """A step on whose rank 1 all happens 2 ms later by its clock."""
     timeline = clean().timeline()
     by = np.where(timeline.rank == 1, 2 * MS, 0)
     columns = {name: getattr(timeline, name) for name in ("rank", "lane", "code", "partner")}
     for name in ("start", "end", "posted", "waited"):
         column = getattr(timeline, name)
         columns[name] = np.where(column == np.iinfo(np.int64).min, column, column + by)
+    return Timeline.from_columns(4, columns)
+
+
+def test_clocks_that_differ_come_first() -> None:
     schedule = build("1f1b", 4, 8)
-    measured = Timeline.from_columns(4, columns)
-    first = verdict(Analysis(diff(simulate(schedule, COSTS), measured), schedule, COSTS))[0]
+    first = verdict(Analysis(diff(simulate(schedule, COSTS), skewed()), schedule, COSTS))[0]
     assert first.startswith("The ranks' clocks disagree: rank 1's is 2")
     assert "corrected clocks" in first
+
+
+def test_one_clock_cannot_differ_from_itself() -> None:
+    """What was received before it was sent then was another message than its label says."""
+    schedule = build("1f1b", 4, 8)
+    of = Analysis(diff(simulate(schedule, COSTS), skewed()), schedule, COSTS, same_clock=True)
+    sentences = verdict(of)
+    assert of.clocks is None
+    assert not any("clocks" in sentence for sentence in (sentences[0], sentences[-1]))
+    (swapped,) = [sentence for sentence in sentences if "messages met in another order" in sentence]
+    count, worst = of.swapped
+    assert swapped.startswith(f"{count} transfers were received before they were sent, by up to 1.")
+    assert count > 1
+    assert 0 < worst < 2 * MS
+    agreeing = Analysis(diff(simulate(schedule, COSTS), clean().timeline()), schedule, COSTS, same_clock=True)
+    assert agreeing.swapped == (0, 0)
 
 
 @pytest.mark.parametrize("gone", ["2B3"])
