@@ -182,8 +182,9 @@ class Analysis:
 
     @cached_property
     def found(self) -> Found:
-        """The faults, the one that costs most first."""
-        return find_faults(self.case, self.noise, self._clock_faults())
+        """The faults, what lengthens the step most first."""
+        got_shorter = self.before and self.measured.makespan < self.of.ideal.makespan
+        return find_faults(self.case, self.noise, self._clock_faults(), got_shorter=got_shorter)
 
     def _clock_faults(self) -> list[Fault]:
         clocks = self.clocks

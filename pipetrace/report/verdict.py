@@ -92,7 +92,7 @@ def _effect(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
     without = _time(unit, measured - fault.effect)
     if fault.effect >= 0:
         return f"{_time(unit, fault.effect)}, {share} of the step, which would take {without} without it"
-    return f"it makes the step {_time(unit, -fault.effect)} ({share}) shorter, which would take {without} without it"
+    return f"the step is shorter by {_time(unit, -fault.effect)} ({share}) for it, and would take {without} without it"
 
 
 def _small(of: Analysis, fault: Fault, unit: TimeUnit) -> str:

@@ -53,6 +53,29 @@ def test_a_slow_link_late_sends_and_gaps() -> None:
     assert first.startswith("Rank 3 pauses 2 ms more than other ranks before each action though all it needs is there")
 
 
+def test_what_shortens_the_step_is_told_after_what_lengthens_it() -> None:
+    step = clean()
+    work, inputs = step.work, step.inputs
+    quick = step.slower(work.rank == 1, 0.5)
+    gap = np.where((work.rank == 3) & (step.order.previous < len(work)), MS, 0)
+    both = replace(quick, inputs=quick.inputs.but(gap=inputs.gap + gap))
+    first, second, *_ = told(both)
+    assert first.startswith("Rank 3 pauses 0.998 ms more")
+    assert second.startswith("Rank 1's compute takes only 0.50 times")
+    assert ": the step is shorter by " in second
+    assert abs(effect(both, 1)) > effect(both, 0) > 0 > effect(both, 1)
+    assert told(quick)[0].startswith("Rank 1's compute takes only 0.50 times")
+    # Held against a step before that took longer, it is the other way round.
+    schedule = work.schedule
+    got_shorter = Analysis(diff(step.timeline(), both.timeline()), schedule, COSTS, before=True)
+    assert [fault.effect < 0 for fault in got_shorter.found.faults[:2]] == [True, False]
+
+
+def effect(step: Step, at: int) -> int:
+    schedule = step.work.schedule
+    return Analysis(diff(simulate(schedule, COSTS), step.timeline()), schedule, COSTS).found.faults[at].effect
+
+
 def test_nothing_stands_out() -> None:
     step = clean()
     sentences = told(step)
