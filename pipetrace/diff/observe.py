@@ -2,8 +2,8 @@
 
 Durations, posts and gaps are read off. How long a transfer took is seen only where its receiver waited for it: a
 recorded receive ends when the wait for it ended, however early the data came. Where the receiver came later than the
-link usually needs and waited no longer than for data that is there, or hardly in proportion to how long ago the transfer
-began, the link's usual time stands in: a receiver that was busy until just before is no evidence of a slow transfer.
+link usually needs and waited no longer than for data that is there, or hardly in proportion to how long ago the
+transfer began, the link's usual time stands in: that a receiver was busy until just before shows no slow transfer.
 """
 
 from __future__ import annotations

@@ -109,8 +109,17 @@ def _what(of: Analysis, fault: Fault, unit: TimeUnit, *, full: bool = True) -> s
     text = _WORDS[fault.kind](of, fault, unit)
     text = text[0].upper() + text[1:] if not text[0].isdigit() else text
     if full and len(fault.names) > 1:
-        text += f"; {' and '.join(fault.names[1:])} would be the same run"
+        text += f"; seen from outside, {_twins(fault)}"
     return text
+
+
+def _twins(fault: Fault) -> str:
+    """What could be at fault as well, and why that cannot be told."""
+    first, *others = fault.names
+    slow = fault.kind is FaultKind.COMPUTE and fault.amount > 1
+    names = " and ".join(f"a slow {name}" if slow and name.startswith(("rank", "stage")) else name for name in others)
+    alone = first.removeprefix("rank ").isdecimal() and [name.removeprefix("stage ").isdecimal() for name in others]
+    return f"{names} would look the same{f' ({first} holds only that stage)' if alone == [True] else ''}"
 
 
 def _than(of: Analysis) -> str:

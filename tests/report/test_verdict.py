@@ -31,7 +31,7 @@ def test_a_slow_rank_with_its_size_and_its_twin() -> None:
     slow = step.slower(step.work.rank == 2, 1.5)
     first, *_, figures = told(slow)
     assert first.startswith("Rank 2's compute takes 1.50 times as long as the costs say (16 actions, +1")
-    assert "; stage 2 would be the same run: " in first
+    assert "; seen from outside, a slow stage 2 would look the same (rank 2 holds only that stage): " in first
     assert " % of the step, which would take " in first
     assert figures.startswith("The ideal takes 333 ms, the step 4")
     assert "compute +" in figures
