@@ -41,6 +41,7 @@ class RunDiff:
         fitted: Whether the costs are fitted to this run.
         waiting: How the ranks of the ideal wait.
         before: The earlier run that stands in the ideal's place, if any.
+        held_against: That the run says it ran another schedule than this one, in a sentence.
     """
 
     diff: Diff
@@ -52,6 +53,7 @@ class RunDiff:
     fitted: bool = False
     waiting: Waiting = field(default_factory=Waiting)
     before: Recording | None = None
+    held_against: str | None = None
 
     @cached_property
     def analysis(self) -> Analysis:
@@ -63,6 +65,7 @@ class RunDiff:
             fitted=self.fitted,
             steps=[step for step in self.recording.steps if step.is_compute.any()],
             one_clock=self.recording.common_clock,
+            same_clock=self.recording.one_boot,
             waiting=self.waiting,
             before=self.before is not None,
         )
@@ -134,7 +137,7 @@ class RunDiff:
             **self._all_to_alls(),
             **(self._matched() if actions else self.diff.to_dict(actions=False)),
             "not_found": list(self.recording.missing),
-            "notes": list(self.recording.notes),
+            "notes": [*([] if self.held_against is None else [self.held_against]), *self.recording.notes],
         }
 
     def _all_to_alls(self) -> dict[str, Any]:
@@ -177,7 +180,7 @@ def diff_traces(
         TraceError: Nothing can be read, there is no schedule to compare with, or what lies in the run folder
             contradicts what its traces say of themselves.
     """
-    from pipetrace.run_record import check_order, check_record, check_sizes
+    from pipetrace.run_record import check_order, check_record, check_sizes, other_than_recorded
     from pipetrace.trace.run_folder import SCHEDULE_FILE
     from pipetrace.trace.torch_csv import read_csv
     from pipetrace.trace.torch_profiler import read_recording
@@ -197,6 +200,7 @@ def diff_traces(
         of_folder = files[0]
         schedule = read_csv(of_folder, recording.run.schedule if recording.run else None).schedule
         check_sizes(of_folder, schedule, recording)
+    other = other_than_recorded(schedule, recording)
     measured = [step for step in recording.steps if step.is_compute.any()]
     if not measured:
         raise TraceError(
@@ -220,9 +224,11 @@ def diff_traces(
         was = steps[median_step(steps)]
         costs, costs_from = fit_costs(steps), f"none: held against {earlier.source}, {len(steps)} steps"
         recording = replace(recording, common_clock=recording.common_clock and earlier.common_clock)
-        return RunDiff(diff(was, chosen), schedule, costs, costs_from, recording, step, before=earlier)
+        return RunDiff(
+            diff(was, chosen), schedule, costs, costs_from, recording, step, before=earlier, held_against=other
+        )
     fitted = given is None and not (recording.run is not None and recording.run.costs_are_exact)
-    return RunDiff(of, schedule, costs, costs_from, recording, step, fitted, waiting)
+    return RunDiff(of, schedule, costs, costs_from, recording, step, fitted, waiting, held_against=other)
 
 
 def _waiting(recording: Recording) -> Waiting:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from pipetrace.diff import Diff
 from pipetrace.errors import TraceError
 from pipetrace.schedule import Schedule
+from pipetrace.schedules import names
+from pipetrace.shown import printable
 from pipetrace.trace.run_folder import RUN_FILE, read_run_info
 from pipetrace.waiting import waiting_from_dict
 
@@ -60,6 +62,28 @@ def check_sizes(file: Path, schedule: Schedule, recording: Recording) -> None:
     ):
         if recorded is not None and told != recorded:
             raise TraceError(f"{file} is of another run: it has {told} {what}, the traces beside it {recorded}", _HINT)
+
+
+def other_than_recorded(schedule: Schedule, recording: Recording) -> str | None:
+    """What a run says of itself that differs from the schedule it is held against, as a sentence; None where nothing.
+
+    A schedule that was read from a file has a name of its own, which tells nothing.
+    """
+    run = recording.run
+    if run is None:
+        return None
+    other_name = schedule.name in names() and schedule.name != run.schedule
+    if not other_name and (schedule.ranks, schedule.microbatches) == (run.ranks, run.microbatches):
+        return None
+    ranks = schedule.ranks != run.ranks
+    was, now = (
+        f"{printable(name)}, {f'p = {p}, ' if ranks else ''}m = {m}"
+        for name, p, m in (
+            (run.schedule, run.ranks, run.microbatches),
+            (schedule.name, schedule.ranks, schedule.microbatches),
+        )
+    )
+    return f"The run says {was}; it is held against {now}: what differs follows from that first of all."
 
 
 def check_order(file: Path, of: Diff, recording: Recording) -> None:

@@ -44,6 +44,7 @@ class Analysis:
         steps: All measured steps, the chosen one among them; at least that.
         before: Whether `of.ideal` was measured too, before a change.
         one_clock: Whether times of different ranks can be compared at all.
+        same_clock: Whether the ranks of the measured step are known to have read one clock: then clocks are no cause.
         waiting: How the ranks of the ideal wait.
     """
 
@@ -54,6 +55,7 @@ class Analysis:
     steps: Sequence[Timeline] = field(default=())
     before: bool = False
     one_clock: bool = True
+    same_clock: bool = False
     waiting: Waiting = field(default_factory=Waiting)
 
     @property
@@ -97,12 +99,26 @@ class Analysis:
         return self._reference[1]
 
     @cached_property
-    def clocks(self) -> Clocks | None:
-        """By how much clocks differ, where what was measured cannot have been otherwise."""
+    def _contradicting(self) -> Clocks | None:
+        """By how much clocks would have to differ for each transfer to be received after it was sent."""
         measured = self.of.measured
         seen = observe(self.work, measured, self.reference)
         arrived, sent = self.work.sides(measured, seen.start, seen.end)
         return find_clocks(self.work, seen, arrived, sent)
+
+    @property
+    def clocks(self) -> Clocks | None:
+        """By how much clocks differ, where what was measured cannot have been otherwise."""
+        return None if self.same_clock else self._contradicting
+
+    @property
+    def swapped(self) -> tuple[int, int]:
+        """How many transfers were received before they were sent on one clock, and by how many ns the worst.
+
+        Messages of one pair of ranks then met in another order than their labels say.
+        """
+        of = self._contradicting if self.same_clock else None
+        return (0, 0) if of is None else (of.early, of.worst)
 
     @cached_property
     def measured(self) -> Timeline:
@@ -166,8 +182,9 @@ class Analysis:
 
     @cached_property
     def found(self) -> Found:
-        """The faults, the one that costs most first."""
-        return find_faults(self.case, self.noise, self._clock_faults())
+        """The faults, what lengthens the step most first."""
+        got_shorter = self.before and self.measured.makespan < self.of.ideal.makespan
+        return find_faults(self.case, self.noise, self._clock_faults(), got_shorter=got_shorter)
 
     def _clock_faults(self) -> list[Fault]:
         clocks = self.clocks

@@ -31,6 +31,7 @@ def document(of: Analysis) -> dict[str, Any]:
             "worst_ns": clocks.worst,
             "makespan_ns": of.measured.makespan,
         },
+        "swapped": {"transfers": of.swapped[0], "worst_ns": of.swapped[1]},
         "faults": [
             {
                 "kind": str(fault.kind),

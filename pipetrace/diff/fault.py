@@ -50,7 +50,7 @@ class Fault:
 
     Args:
         kind: What.
-        names: Where: a rank, stage, link or action; several where they are the same run.
+        names: Where: a rank, stage, link or action; several where they would look the same.
         amount: A factor of `COMPUTE`, ns of what is late or long, the number of actions of `ORDER`, `MISSING` and
             `EXTRA`.
         count: Actions or transfers that it concerns.

@@ -17,7 +17,9 @@ _LEAST_SHARE = 0.001  # of the step
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The faults of a step, the one that costs most first; those that it does not feel come last, the largest first.
+    """The faults of a step: what lengthens it, what shortens it, what it does not feel; each the largest first.
+
+    Where the step got shorter than the one before, what shortens it comes before what lengthens it.
 
     Args:
         faults: See above.
@@ -34,13 +36,14 @@ class Found:
         return abs(fault.effect) > max(_FELT * self.noise.makespan, _LEAST_SHARE * self.makespan)
 
 
-def find_faults(case: Case, noise: Noise, first: Sequence[Fault] = ()) -> Found:
+def find_faults(case: Case, noise: Noise, first: Sequence[Fault] = (), *, got_shorter: bool = False) -> Found:
     """What is at fault in a measured step.
 
     Args:
         case: The step.
         noise: Of its makespan.
         first: Faults that were found before, their effect known.
+        got_shorter: Whether it is to be said why the step is shorter, not why it is longer.
     """
     found = [*compute_faults(case), *link_faults(case), *post_faults(case), *gap_faults(case), *order_faults(case)]
     effects: dict[int, int] = {}
@@ -58,6 +61,8 @@ def find_faults(case: Case, noise: Noise, first: Sequence[Fault] = ()) -> Found:
     faults.sort(
         key=lambda fault: (
             fault.kind is not FaultKind.CLOCK,
+            not result.is_felt(fault),
+            (fault.effect < 0) is not got_shorter if result.is_felt(fault) else False,
             -abs(fault.effect) if result.is_felt(fault) else 0,
             -abs(fault.total),
         )

@@ -2,7 +2,8 @@
 
 Durations, posts and gaps are read off. How long a transfer took is seen only where its receiver waited for it: a
 recorded receive ends when the wait for it ended, however early the data came. Where the receiver came later than the
-link usually needs and waited no longer than for data that is there, the link's usual time stands in.
+link usually needs and waited no longer than for data that is there, or hardly in proportion to how long ago the
+transfer began, the link's usual time stands in: that a receiver was busy until just before shows no slow transfer.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pipetrace.metrics.chunks import halves
 from pipetrace.metrics.tiles import Lookup
 from pipetrace.timeline import UNKNOWN, Timeline
 
+_HARDLY = 0.1  # of the time since a transfer began: a wait this short may be the host's
 _TRIVIAL = 3  # times as long as waits for data that is there usually are: no longer such a wait
 
 
@@ -223,7 +225,8 @@ def _times(
         usual[mine] = int(np.median(lasted[some])) if some.any() else int(lasted[mine].min())
     in_time = waits & (begun + 2 * usual <= waited)
     trivial = _TRIVIAL * _median(arrived[in_time] - waited[in_time])
-    seen = waits & ((waited < begun + usual) | (arrived - waited > trivial))
+    enough = np.maximum(trivial, _HARDLY * lasted)
+    seen = waits & ((waited < begun + usual) | (arrived - waited > enough))
     return np.where(seen, lasted, np.minimum(lasted, usual)), seen
 
 

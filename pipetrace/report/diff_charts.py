@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,7 @@ MOST_WINDOWS = 3
 WINDOW_TILES = 400
 """Measured F, B, I and W of a close-up: as many as have room for their labels."""
 
+_LABEL = 34  # characters of a waterfall bar's name on a line
 _MOST_POINTS = 12_000  # of all ranks' drift
 
 
@@ -82,7 +84,7 @@ def waterfall_figure(of: Analysis, unit: TimeUnit) -> Figure:
         },
         yaxis={
             "tickvals": list(range(len(steps))),
-            "ticktext": names,
+            "ticktext": ["<br>".join(wrap(name, _LABEL)) for name in names],
             "range": [len(steps) - 0.5, -0.5],
             "showgrid": False,
             "zeroline": False,

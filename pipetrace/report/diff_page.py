@@ -52,6 +52,7 @@ def write_diff_page(
     *,
     title: str,
     facts: Sequence[tuple[str, str]] = (),
+    held_against: str | None = None,
     notes: Sequence[str] = (),
     step_makespans: Sequence[int] = (),
     chosen_step: int = 0,
@@ -63,6 +64,7 @@ def write_diff_page(
         of: What is shown.
         title: Plain text.
         facts: Name and value of what the numbers were made from: workload, versions, window, source of the costs.
+        held_against: That the run says it ran something else; stands before the verdict.
         notes: Warnings, a line each.
         step_makespans: ns of every measured step.
         chosen_step: Which of them is shown, from 0.
@@ -78,6 +80,7 @@ def write_diff_page(
         known.append(("steps measured", _steps(step_makespans, chosen_step, unit)))
     body = [
         html.headline(headline_figures(diff, unit, first)),
+        _warnings([] if held_against is None else [held_against]),
         _verdict(of, unit),
         _warnings(notes),
         _differences(diff),

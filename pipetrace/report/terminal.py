@@ -103,6 +103,8 @@ def print_diff(run: RunDiff, *, console: Console | None = None) -> None:
     from rich.text import Text
 
     console = console or stdout_console()
+    if run.held_against is not None:
+        console.print(Text(f"! {run.held_against}", "bold"), highlight=False)
     for index, sentence in enumerate(verdict(run.analysis)):
         console.print(Text(sentence, "bold" if not index else ""), highlight=False)
     console.print()

@@ -43,7 +43,18 @@ def verdict(of: Analysis, unit: TimeUnit | None = None) -> list[str]:
         sentences.append(
             "Also seen, but not felt: " + "; ".join(_what(of, fault, unit, full=False) for fault in worth) + "."
         )
-    return [*sentences, _figures(of, unit)]
+    return [*sentences, *_swapped(of, unit), _figures(of, unit)]
+
+
+def _swapped(of: Analysis, unit: TimeUnit) -> list[str]:
+    count, worst = of.swapped
+    if not count:
+        return []
+    were = "was received before it was" if count == 1 else "were received before they were"
+    return [
+        f"{_counted(count, 'transfer')} {were} sent, by up to {_time(unit, worst)}, though all ranks share one clock: "
+        "messages met in another order than their labels say."
+    ]
 
 
 def _figures(of: Analysis, unit: TimeUnit) -> str:
@@ -81,7 +92,7 @@ def _effect(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
     without = _time(unit, measured - fault.effect)
     if fault.effect >= 0:
         return f"{_time(unit, fault.effect)}, {share} of the step, which would take {without} without it"
-    return f"it makes the step {_time(unit, -fault.effect)} ({share}) shorter, which would take {without} without it"
+    return f"the step is shorter by {_time(unit, -fault.effect)} ({share}) for it, and would take {without} without it"
 
 
 def _small(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
@@ -98,8 +109,17 @@ def _what(of: Analysis, fault: Fault, unit: TimeUnit, *, full: bool = True) -> s
     text = _WORDS[fault.kind](of, fault, unit)
     text = text[0].upper() + text[1:] if not text[0].isdigit() else text
     if full and len(fault.names) > 1:
-        text += f"; {' and '.join(fault.names[1:])} would be the same run"
+        text += f"; seen from outside, {_twins(fault)}"
     return text
+
+
+def _twins(fault: Fault) -> str:
+    """What could be at fault as well, and why that cannot be told."""
+    first, *others = fault.names
+    slow = fault.kind is FaultKind.COMPUTE and fault.amount > 1
+    names = " and ".join(f"a slow {name}" if slow and name.startswith(("rank", "stage")) else name for name in others)
+    alone = first.removeprefix("rank ").isdecimal() and [name.removeprefix("stage ").isdecimal() for name in others]
+    return f"{names} would look the same{f' ({first} holds only that stage)' if alone == [True] else ''}"
 
 
 def _than(of: Analysis) -> str:

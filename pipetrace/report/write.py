@@ -86,6 +86,7 @@ def write_diff(path: Path, run: RunDiff, *, colour: Colour = Colour.MICROBATCH) 
             run.analysis,
             title=f"{run.schedule.name}: {run.base_title} and measured",
             facts=run.facts,
+            held_against=run.held_against,
             notes=[*run.recording.missing, *run.recording.notes],
             step_makespans=run.step_makespans,
             chosen_step=run.step,

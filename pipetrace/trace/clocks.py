@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pipetrace.shown import printable
 from pipetrace.timeline import UNKNOWN
@@ -31,12 +31,14 @@ class Clocks:
         notes: Why that is believed, a line each.
         offsets: ns that are added to each rank's times; empty where they are left as they are.
         uncertainty: ns by which times of two ranks may be off, at most; 0 where they share a clock.
+        one_boot: Whether all ranks ran on one machine that was not started anew: there their clocks cannot differ.
     """
 
     common: bool
     notes: tuple[str, ...] = ()
     offsets: Mapping[int, int] = field(default_factory=dict)
     uncertainty: int = 0
+    one_boot: bool = False
 
 
 def clocks_of(traces: Mapping[int, RankReading], steps: Mapping[int, RankSteps], ranks: int) -> Clocks:
@@ -54,9 +56,9 @@ def clocks_of(traces: Mapping[int, RankReading], steps: Mapping[int, RankSteps],
         told = [(clock.get("host"), clock.get("boot_id")) for clock in clocks if isinstance(clock, dict)]
         host, boot = told[0]
         if isinstance(host, str) and isinstance(boot, str) and boot and all(one == told[0] for one in told):
-            return _shared(
-                steps, f"all ranks ran on one machine ({printable(host)}, one boot id), so they share one clock"
-            )
+            why = f"all ranks ran on one machine ({printable(host)}, one boot id), so they share one clock"
+            shared = _shared(steps, why)
+            return replace(shared, one_boot=shared.common)
     else:
         hosts = {trace.host for trace in traces.values()}
         if len(hosts) == 1 and (host := next(iter(hosts))):

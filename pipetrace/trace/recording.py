@@ -65,6 +65,7 @@ class Recording:
         notes: What was mended, lost or assumed, a line each.
         run: What pipetrace's own runs say of themselves.
         common_clock: Whether times of different ranks can be compared.
+        one_boot: Whether all ranks are known to have read the clock of one machine, which cannot differ from itself.
         replicas: Copies of the pipeline.
         offsets: ns that were added to the times of a global rank, so that all are on one clock.
     """
@@ -78,6 +79,7 @@ class Recording:
     notes: tuple[str, ...]
     run: RunInfo | None
     common_clock: bool
+    one_boot: bool = False
     replicas: int = 1
     offsets: Mapping[int, int] = field(default_factory=dict)
 

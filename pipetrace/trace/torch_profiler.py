@@ -145,6 +145,7 @@ def recording_of(
         ),
         run=run,
         common_clock=clocks.common,
+        one_boot=clocks.one_boot,
         replicas=replicas,
         offsets={global_rank[place]: by for place, by in clocks.offsets.items()},
     )

@@ -204,6 +204,32 @@ def test_a_schedule_of_another_run_is_noticed(name: str, sizes: tuple[int, int],
     assert pipetrace("diff", copied, "--schedule", "zb-h1", "-p", 3, "-m", 4, "-o", copied / "x.json").returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("against", "says"),
+    [
+        (("--schedule", "1f1b", "-m", 4), "! The run says zb-h1, m = 4; it is held against 1f1b, m = 4"),
+        (("--schedule", "zb-h1", "-m", 3), "! The run says zb-h1, m = 4; it is held against zb-h1, m = 3"),
+        (("--schedule", "zb-h1", "-m", 4), None),
+        (("--from", "schedule.csv"), None),
+    ],
+)
+def test_another_schedule_than_the_run_says_is_told_first(
+    against: tuple[object, ...], says: str | None, copied: Path
+) -> None:
+    where = [copied / word if word == "schedule.csv" else word for word in against]
+    size = () if against[0] == "--from" else ("-p", 3)
+    page = copied / "x.html"
+    printed = pipetrace("diff", copied, *where, *size, "-o", page).stdout
+    document = json.loads(pipetrace("diff", copied, *where, *size, "-o", page, "--json").stdout)
+    text = page.read_text(encoding="utf-8")
+    if says is None:
+        assert "The run says" not in printed + text + " ".join(document["notes"])
+    else:
+        assert " ".join(printed.splitlines()[:2]).startswith(says)
+        assert document["notes"][0].startswith(says[2:])
+        assert -1 < text.index(says[2:]) < text.index('id="verdict"')
+
+
 @pytest.mark.parametrize("what", ["schedule", "ranks", "microbatches", "started"])
 def test_a_record_of_another_run_is_noticed(what: str, copied: Path) -> None:
     table = tomllib.loads((copied / "run.toml").read_text())

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from pipetrace.action import Action, Kind, Pair, code_kind, parse_action, with_kind
 from pipetrace.costs import Costs, StageCosts
+from pipetrace.diff.analysis import Analysis
 from pipetrace.diff.match import diff
 from pipetrace.diff.observe import Observed, observe
 from pipetrace.diff.waterfall import Part, Waterfall, waterfall
@@ -14,7 +15,7 @@ from pipetrace.diff.work import Work
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import build
 from pipetrace.simulate import simulate
-from pipetrace.timeline import Lane, Tile, Timeline
+from pipetrace.timeline import UNKNOWN, Lane, Tile, Timeline
 from pipetrace.waiting import Wait, Waiting
 from tests.diff.cases import two_costs, waitings
 
@@ -163,6 +164,29 @@ def test_waits_that_hide_an_arrival_do_not_lengthen_the_transfer(name: str) -> N
     assert set(seen.inputs.time[seen.tracked].tolist()) == {20_000}
     assert (seen.tracked & ~seen.seen).any()
     assert (seen.tracked & seen.seen).any()
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.02, False), (0.5, True)])
+def test_a_wait_that_is_short_for_how_long_ago_it_was_sent_tells_nothing(share: float, told: bool) -> None:
+    """The host's pause in a wait for data that was there is longer than such waits are, but no slow transfer."""
+    schedule = build("1f1b", 4, 8)
+    costs = Costs(StageCosts(1_000_000, 1_000_000, 1_000_000), p2p=20_000)
+    timeline = as_recorded(simulate(schedule, costs), 1_000)
+    waited = timeline.waited.copy()
+    receives = np.flatnonzero((timeline.lane == Lane.RECV) & (waited != UNKNOWN))
+    late = timeline.end[receives] - timeline.start[receives]
+    row = int(receives[np.argmax(late)])
+    longest = int(late.max())
+    assert longest > 1_000_000
+    waited[row] = timeline.end[row] - round(share * longest)
+    columns = {name: getattr(timeline, name) for name in ("rank", "lane", "code", "partner", "start", "end", "posted")}
+    measured = Timeline.from_columns(timeline.ranks, columns | {"waited": waited}, epoch=timeline.epoch)
+    of = Analysis(diff(simulate(schedule, costs), measured), schedule, costs)
+    t = int(np.flatnonzero(of.work.receive == timeline.code[row])[0])
+    assert bool(of.seen.seen[t]) is told
+    assert bool(of.seen.inputs.time[t] > 1_000_000) is told
+    named = [name for fault in of.found.faults for name in fault.names if name.startswith("transfer ")]
+    assert bool(named) is told
 
 
 def test_refuses_costs_of_a_stage_that_is_not_there() -> None:

@@ -47,6 +47,7 @@ def run(of: Diff, schedule: Schedule | None = None, **other: Any) -> Any:
         recording=SimpleNamespace(**values),
         facts=[("Traces", "a [b]/run")],
         base_title="ideal",
+        held_against=None,
         analysis=Analysis(of, schedule or build("zb-h1", 4, 8), Costs()),
     )
 
@@ -97,7 +98,7 @@ def test_a_diff_leads_from_headline_to_the_worst_slips(slow_stage: Diff) -> None
     assert "missing (" not in text
     # The verdict comes before everything, its words as they were made.
     assert text.startswith("Rank 2's compute takes 1.50 times as long as the costs say")
-    assert text.index("stage 2 would be the same run") < text.index("rank 0 F0")
+    assert text.index("a slow stage 2") < text.index("rank 0 F0")
     assert "+ compute of rank 2" in text
     assert max(map(len, text.splitlines())) <= 80
 

@@ -31,7 +31,7 @@ def test_a_slow_rank_with_its_size_and_its_twin() -> None:
     slow = step.slower(step.work.rank == 2, 1.5)
     first, *_, figures = told(slow)
     assert first.startswith("Rank 2's compute takes 1.50 times as long as the costs say (16 actions, +1")
-    assert "; stage 2 would be the same run: " in first
+    assert "; seen from outside, a slow stage 2 would look the same (rank 2 holds only that stage): " in first
     assert " % of the step, which would take " in first
     assert figures.startswith("The ideal takes 333 ms, the step 4")
     assert "compute +" in figures
@@ -53,6 +53,29 @@ def test_a_slow_link_late_sends_and_gaps() -> None:
     assert first.startswith("Rank 3 pauses 2 ms more than other ranks before each action though all it needs is there")
 
 
+def test_what_shortens_the_step_is_told_after_what_lengthens_it() -> None:
+    step = clean()
+    work, inputs = step.work, step.inputs
+    quick = step.slower(work.rank == 1, 0.5)
+    gap = np.where((work.rank == 3) & (step.order.previous < len(work)), MS, 0)
+    both = replace(quick, inputs=quick.inputs.but(gap=inputs.gap + gap))
+    first, second, *_ = told(both)
+    assert first.startswith("Rank 3 pauses 0.998 ms more")
+    assert second.startswith("Rank 1's compute takes only 0.50 times")
+    assert ": the step is shorter by " in second
+    assert abs(effect(both, 1)) > effect(both, 0) > 0 > effect(both, 1)
+    assert told(quick)[0].startswith("Rank 1's compute takes only 0.50 times")
+    # Held against a step before that took longer, it is the other way round.
+    schedule = work.schedule
+    got_shorter = Analysis(diff(step.timeline(), both.timeline()), schedule, COSTS, before=True)
+    assert [fault.effect < 0 for fault in got_shorter.found.faults[:2]] == [True, False]
+
+
+def effect(step: Step, at: int) -> int:
+    schedule = step.work.schedule
+    return Analysis(diff(simulate(schedule, COSTS), step.timeline()), schedule, COSTS).found.faults[at].effect
+
+
 def test_nothing_stands_out() -> None:
     step = clean()
     sentences = told(step)
@@ -60,18 +83,38 @@ def test_nothing_stands_out() -> None:
     assert len(sentences) == 2
 
 
-def test_clocks_that_differ_come_first() -> None:
+def skewed() -> Timeline:
+    """A step on whose rank 1 all happens 2 ms later by its clock."""
     timeline = clean().timeline()
     by = np.where(timeline.rank == 1, 2 * MS, 0)
     columns = {name: getattr(timeline, name) for name in ("rank", "lane", "code", "partner")}
     for name in ("start", "end", "posted", "waited"):
         column = getattr(timeline, name)
         columns[name] = np.where(column == np.iinfo(np.int64).min, column, column + by)
+    return Timeline.from_columns(4, columns)
+
+
+def test_clocks_that_differ_come_first() -> None:
     schedule = build("1f1b", 4, 8)
-    measured = Timeline.from_columns(4, columns)
-    first = verdict(Analysis(diff(simulate(schedule, COSTS), measured), schedule, COSTS))[0]
+    first = verdict(Analysis(diff(simulate(schedule, COSTS), skewed()), schedule, COSTS))[0]
     assert first.startswith("The ranks' clocks disagree: rank 1's is 2")
     assert "corrected clocks" in first
+
+
+def test_one_clock_cannot_differ_from_itself() -> None:
+    """What was received before it was sent then was another message than its label says."""
+    schedule = build("1f1b", 4, 8)
+    of = Analysis(diff(simulate(schedule, COSTS), skewed()), schedule, COSTS, same_clock=True)
+    sentences = verdict(of)
+    assert of.clocks is None
+    assert not any("clocks" in sentence for sentence in (sentences[0], sentences[-1]))
+    (swapped,) = [sentence for sentence in sentences if "messages met in another order" in sentence]
+    count, worst = of.swapped
+    assert swapped.startswith(f"{count} transfers were received before they were sent, by up to 1.")
+    assert count > 1
+    assert 0 < worst < 2 * MS
+    agreeing = Analysis(diff(simulate(schedule, COSTS), clean().timeline()), schedule, COSTS, same_clock=True)
+    assert agreeing.swapped == (0, 0)
 
 
 @pytest.mark.parametrize("gone", ["2B3"])

@@ -118,18 +118,19 @@ def test_a_start_never_lies_behind_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("clocks", "common"),
+    ("clocks", "common", "one_boot"),
     [
-        ([with_clock("x"), with_clock("x")], True),
-        ([with_clock("x"), with_clock("y")], False),
-        ([with_clock(""), with_clock("")], False),
-        ([with_clock("x"), {}], True),
+        ([with_clock("x"), with_clock("x")], True, True),
+        ([with_clock("x"), with_clock("y")], False, False),
+        ([with_clock(""), with_clock("")], False, False),
+        ([with_clock("x"), {}], True, False),
     ],
 )
-def test_clocks(tmp_path: Path, clocks: list[dict[str, Any]], common: bool) -> None:
+def test_clocks(tmp_path: Path, clocks: list[dict[str, Any]], common: bool, one_boot: bool) -> None:
     for rank, clock in enumerate(clocks):
         write(tmp_path, rank, trace_of(rank, 2, [event(f"PP:{rank}F0", 0, 10)], pipetrace=clock))
-    assert read_recording([tmp_path]).common_clock is common
+    recording = read_recording([tmp_path])
+    assert (recording.common_clock, recording.one_boot) == (common, one_boot)
 
 
 def test_torch_runtime_hides_waits_in_compute(tmp_path: Path) -> None:
