@@ -100,6 +100,9 @@ def main(control: Connection) -> NoReturn:
             control.send(outcome)
         except OSError:
             os._exit(0)
+        if isinstance(outcome, Failed):
+            # The caller gives no job after one that broke; what told this one to stop has been heard already.
+            os._exit(0)
         order = _next_job(control)
 
 
