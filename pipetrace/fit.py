@@ -11,6 +11,7 @@ from pipetrace.action import (
     ALL_TO_ALL_PARTS,
     COMPUTE_KINDS,
     NO_ACTION,
+    BoolArray,
     IntArray,
     Kind,
     Part,
@@ -21,7 +22,7 @@ from pipetrace.action import (
 from pipetrace.costs import Costs, PairCost, StageCosts
 from pipetrace.errors import TraceError
 from pipetrace.part_costs import LayerCosts, PartCosts
-from pipetrace.timeline import Timeline
+from pipetrace.timeline import UNKNOWN, Timeline
 
 
 def fit_costs(steps: Sequence[Timeline]) -> Costs:
@@ -210,10 +211,11 @@ def fit(steps: Sequence[Timeline], *, common_clock: bool = True) -> Fit:
     """Costs with their spread, transfers and pairs included.
 
     A transfer is timed from when both sides were ready for it to the end of the wait for it, for which their clocks
-    must be comparable. That is when the data were picked up, however early they came; so what a transfer costs is told
-    by the fastest between the same two stages, and the cost is the median over these: where two clocks are apart, one
-    way seems as much faster as the other seems slower. What a recomputed forward (activation checkpointing) takes is
-    part of the backward that it stands in: a trace does not tell them apart.
+    must be comparable. That is when the data were picked up, however early they came; only where the receiver began to
+    wait before the data were sent is it their arrival. So between two stages a transfer costs the median of those that
+    were so awaited, or where none was the fastest, and the cost is the median over all two stages: where two clocks are
+    apart, one way seems as much faster as the other seems slower. What a recomputed forward (activation checkpointing)
+    takes is part of the backward that it stands in: a trace does not tell them apart.
 
     Args:
         steps: Measured timelines of one schedule, of any replicas.
@@ -243,9 +245,9 @@ def fit(steps: Sequence[Timeline], *, common_clock: bool = True) -> Fit:
     between = _transfers(steps) if common_clock else {}
     if not between:
         return Fit(costs, actions, None, {}, assumed)
-    every = Spread.of(np.concatenate(list(between.values())))
-    p2p = int(np.median([durations.min() for durations in between.values()]))
-    spreads = {ends: Spread.of(durations) for ends, durations in sorted(between.items())}
+    every = Spread.of(np.concatenate([durations for durations, _ in between.values()]))
+    p2p = int(np.median([_cost(durations, awaited) for durations, awaited in between.values()]))
+    spreads = {ends: Spread.of(durations) for ends, (durations, _) in sorted(between.items())}
     return Fit(replace(costs, p2p=p2p), actions, every, spreads, assumed)
 
 
@@ -258,12 +260,20 @@ def _durations(steps: Sequence[Timeline]) -> IntArray:
     return _column(steps, "end") - _column(steps, "start")
 
 
-def _transfers(steps: Sequence[Timeline]) -> dict[tuple[int, int], IntArray]:
-    """Durations of the receives, by the stages at both ends."""
+def _cost(durations: IntArray, awaited: BoolArray) -> float:
+    """What a transfer between two stages costs, in ns."""
+    return float(np.median(durations[awaited]) if awaited.any() else durations.min())
+
+
+def _transfers(steps: Sequence[Timeline]) -> dict[tuple[int, int], tuple[IntArray, BoolArray]]:
+    """Durations of the receives and which were awaited from before their start, by the stages at both ends."""
     code, duration = _column(steps, "code"), _durations(steps)
+    waited, start = _column(steps, "waited"), _column(steps, "start")
+    awaited = (waited != UNKNOWN) & (waited <= start)
     between = {}
     for kind, ahead in ((Kind.RECV_F, -1), (Kind.RECV_B, 1)):
         of_kind = code_kind(code) == kind
         for stage in np.unique(code_stage(code[of_kind])).tolist():
-            between[stage + ahead, stage] = duration[of_kind & (code_stage(code) == stage)]
+            here = of_kind & (code_stage(code) == stage)
+            between[stage + ahead, stage] = duration[here], awaited[here]
     return between

@@ -11,6 +11,7 @@ from pipetrace.part_costs import LayerCosts, PartCosts
 from pipetrace.passes import MoeOrder, Overlap, expand_moe
 from pipetrace.schedules import build
 from pipetrace.simulate import simulate
+from pipetrace.timeline import UNKNOWN
 
 HALVED = "the backward was measured whole: I and W are taken as half of it each"
 
@@ -82,11 +83,23 @@ def test_the_median_ignores_one_slow_step() -> None:
     assert fit_costs(steps).of(1).F == 10
 
 
-def test_a_transfer_costs_what_the_fastest_between_two_stages_took() -> None:
+def test_only_a_transfer_that_was_awaited_tells_what_it_costs() -> None:
+    """A receive whose data were there before ends when it is turned to, be that at once or long after."""
+    step = simulate(build("1f1b", 3, 4), Costs(p2p=1_000))
+    receives = np.isin(code_kind(step.code), [Kind.RECV_F, Kind.RECV_B])
+    picked_up = receives & ~((step.waited != UNKNOWN) & (step.waited <= step.start))
+    assert picked_up.any()
+    end = np.where(picked_up, step.start + np.where(step.code % 2, 5, 90_000), step.end)
+    measured = fit([replace(step, end=end, waited=np.where(picked_up, end, step.waited))])
+    assert measured.costs.p2p == 1_000
+
+
+def test_a_transfer_that_nobody_awaited_costs_what_the_fastest_took() -> None:
     step = simulate(build("1f1b", 3, 4), Costs(p2p=1_000))
     late = np.where(code_kind(step.code) == Kind.RECV_F, np.arange(len(step)) * 10_000, 0)
     first = (code_kind(step.code) == Kind.RECV_F) & (code_microbatch(step.code) == 0)
-    measured = fit([replace(step, end=step.end + np.where(first, 0, late))])
+    end = step.end + np.where(first, 0, late)
+    measured = fit([replace(step, end=end, waited=np.where(step.waited == UNKNOWN, UNKNOWN, end))])
     assert measured.transfers is not None
     assert measured.transfers.fastest == measured.costs.p2p == 1_000
     assert measured.transfers_between[0, 1].median > 1_000

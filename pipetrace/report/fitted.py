@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pipetrace.trace.recording import Recording
 
 SCHEMA = 1
-_TAKEN = "the median of the fastest between each two stages"
+_TAKEN = "between two stages the median of those awaited from before their start, or the fastest; the median of these"
 _HEAD = ("times", "10 %", "median", "90 %")
 
 
