@@ -101,9 +101,9 @@ def write_schedule_page(path: Path, schedule: Schedule, timeline: Timeline, cost
 def short(ns: int, unit: TimeUnit) -> str:
     """A time for a card, to three digits or its whole number; tables have them all.
 
-        >>> from pipetrace.report.units import MILLISECONDS
-        >>> [short(ns, MILLISECONDS) for ns in (1_657_927_000, 18_697_000, 1_250_000, 27_000_000, 12_345)]
-        ['1,658', '18.7', '1.25', '27', '0.012']
+    >>> from pipetrace.report.units import MILLISECONDS
+    >>> [short(ns, MILLISECONDS) for ns in (1_657_927_000, 18_697_000, 1_250_000, 27_000_000, 12_345)]
+    ['1,658', '18.7', '1.25', '27', '0.012']
     """
     value = ns / unit.ns
     decimals = next((digits for least, digits in ((99.95, 0), (9.995, 1), (0.9995, 2)) if abs(value) >= least), 3)
