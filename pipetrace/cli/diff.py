@@ -31,7 +31,7 @@ def command(
             metavar="FILE",
             help="Written by suffix: .html (page), .pftrace or .json (one trace with both; also with .gz), .svg, .png; "
             "repeatable.",
-            show_default="diff.html and diff.json.gz in the run folder",
+            show_default="diff.html and diff.json.gz in the run folder; none with --json or --before",
         ),
     ] = None,
     source: options.From = None,
@@ -76,7 +76,9 @@ def command(
             reading={"progress": progress, **reading.options()},
         )
     # Files first: a reader of the output that goes away, as `| head` does, ends the command.
-    for file in out or default_diff_files(traces):
+    # What a script asks for, or what holds two runs against each other, replaces no page of the run against its ideal.
+    files = out or ([] if as_json or before else default_diff_files(traces))
+    for file in files:
         write_diff(file, run, colour=colour)
         say(f"wrote {file}")
     if as_json:

@@ -55,6 +55,18 @@ def test_diff_needs_nothing_but_the_folder(folder: Path, tmp_path: Path) -> None
     assert len(names) >= 6
 
 
+def test_diff_for_a_script_or_against_another_run_replaces_no_page(copied: Path) -> None:
+    there = {path.name for path in copied.iterdir()}
+    for more in (["--json"], ["--before", copied]):
+        ran = pipetrace("diff", copied, *more)
+        assert ran.returncode == 0, ran.stderr
+        assert "wrote" not in ran.stderr
+        assert {path.name for path in copied.iterdir()} == there
+    page = copied / "x.html"
+    assert pipetrace("diff", copied, "--before", copied, "-o", page).stderr.splitlines() == [f"wrote {page}"]
+    assert page.is_file()
+
+
 def test_diff_as_json(folder: Path) -> None:
     ran = pipetrace("diff", folder, "--json", "-o", folder / "x.html")
     document = json.loads(ran.stdout)
