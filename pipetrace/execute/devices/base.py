@@ -20,9 +20,6 @@ class Event(Protocol):
     def done(self) -> bool:
         """Whether everything before it has run."""
 
-    def wait(self) -> None:
-        """Returns when everything before it has run."""
-
 
 class Stream(Protocol):
     """Runs what it is given, one after the other.
@@ -69,6 +66,3 @@ class Device(Protocol):
 
     def facts(self) -> dict[str, Any]:
         """What a reader of the figures must know, as plain values: the card, how `sleep` was calibrated."""
-
-    def close(self) -> None:
-        """Ends what the device started."""

@@ -40,10 +40,6 @@ class CudaEvent:
         """See `Event`."""
         return bool(self.event.query())  # type: ignore[no-untyped-call]
 
-    def wait(self) -> None:
-        """See `Event`."""
-        self.event.synchronize()
-
 
 class CudaStream:
     """A CUDA stream: running work means launching its kernels."""
@@ -145,10 +141,6 @@ class CudaDevice:
             "sleep_cycles_per_us": round(1000 * self._cycles_per_ns, 3),
             CONNECTIONS: os.environ.get(CONNECTIONS, "not set"),
         }
-
-    def close(self) -> None:
-        """See `Device`."""
-        torch.cuda.synchronize(self._device)
 
 
 def calibrated(device: torch.device) -> float:

@@ -30,7 +30,7 @@ class ThreadEvent:
         return self._reached.is_set()
 
     def wait(self) -> None:
-        """See `Event`."""
+        """Returns when everything before it has run."""
         self._reached.wait()
 
     def reach(self) -> None:
@@ -84,6 +84,8 @@ class ThreadStream:
 
     def wait(self, event: Event) -> None:
         """See `Stream`."""
+        if not isinstance(event, ThreadEvent):
+            raise TypeError(f"{type(event).__name__} is no event of this device")
         self._work.put(event.wait)
 
     def close(self) -> None:
@@ -138,7 +140,7 @@ class ThreadDevice:
         return {"device": "cpu", "streams": "threads"}
 
     def close(self) -> None:
-        """See `Device`."""
+        """Ends the threads."""
         for stream in self._streams:
             stream.close()
         self._streams.clear()
