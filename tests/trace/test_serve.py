@@ -269,7 +269,8 @@ def test_the_file_shrinks_while_it_is_fetched(tmp_path: Path) -> None:
 
 
 def test_a_large_file_is_not_held(tmp_path: Path) -> None:
-    tracemalloc = pytest.importorskip("tracemalloc")
+    import tracemalloc
+
     path = tmp_path / "large.json"
     with path.open("wb") as file:
         file.write(b"[")
