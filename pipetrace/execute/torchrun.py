@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -136,15 +137,21 @@ def _run(job: Job, of: Elastic, store: Store) -> RankCheck | None:
     with tempfile.TemporaryDirectory(prefix="pipetrace-", ignore_cleanup_errors=True) as scratch:
         try:
             prepared = one_rank(of.rank, job, line, store, gpu=of.local_rank)
-            return run_steps(prepared, job, line, Path(scratch), lambda _error: None)
+            return run_steps(prepared, job, line, Path(scratch), _end_in_peace)
         except (ReportedError, RuntimeError) as error:
             raised = error.__cause__ if isinstance(error, ReportedError) else error
-            if not isinstance(raised, Exception):
-                raise
+            if isinstance(raised, KeyboardInterrupt) or raised is None:
+                raise KeyboardInterrupt from None
+            how = "was told to end" if isinstance(raised, SystemExit) else f"raised {summary_of(raised)}"
             raise RunError(
-                f"rank {of.rank} {board.describe(of.rank, job.schedule)} and raised {summary_of(raised)}",
+                f"rank {of.rank} {board.describe(of.rank, job.schedule)} and {how}",
                 "where it waited for another rank, that one may have ended first: torchrun names it",
             ) from None
+
+
+def _end_in_peace(_error: BaseException) -> None:
+    """Lets a rank that broke write what it has recorded: torchrun tells it to end as soon as another has."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _check_to(check: RankCheck) -> str:
