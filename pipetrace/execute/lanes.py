@@ -129,7 +129,8 @@ class LanesStep(Step):
                 theirs, self._error = self._error, error
                 self._changed.notify_all()
             if isinstance(error, _StoppedError) and theirs is not None:
-                # The board tells where it was: the other lane.
+                # The board tells where it was: the other lane, though this one was not idle when it happened.
+                self._beside.show()
                 raise theirs from None
             raise
 

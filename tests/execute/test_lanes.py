@@ -158,6 +158,29 @@ def test_what_breaks_on_either_lane_ends_the_step(part: Part) -> None:
     assert board.describe(0, schedule) == f"was in 1F1@0.{part.name.lower()} of step 0"
 
 
+def test_the_board_tells_of_the_lane_that_broke_while_the_other_was_busy() -> None:
+    schedule = expand_moe(pipetrace.build("dualpipev", 1, 4), Overlap(MoeOrder.ALIGNED))
+    step, stages, _, board = made(schedule)
+    computing = threading.Event()
+
+    def breaks(action: Action) -> None:
+        if (action.kind, action.part, action.microbatch) == (Kind.F, Part.COMBINE, 1):
+            assert computing.wait(20)
+            raise ConnectionError("gone")
+
+    def computes(action: Action) -> None:
+        if (action.kind, action.part, action.microbatch) == (Kind.B, Part.ATTN, 0):
+            computing.set()
+            give_up = time.monotonic() + 20
+            while step._error is None and time.monotonic() < give_up:
+                time.sleep(0.001)
+
+    stages[0, 1].fault, stages[0, 0].fault = breaks, computes
+    with pytest.raises(ConnectionError, match="gone"):
+        step.run()
+    assert board.describe(0, schedule) == "was in 1F1@0.combine of step 0"
+
+
 def test_an_idle_lane_shows_what_the_other_does() -> None:
     board = Board(2)
     line = board.line(1)
