@@ -83,7 +83,7 @@ def _hold_places() -> None:
             number = os.open(os.devnull, mode)  # the lowest that is free
             os.set_inheritable(number, number == place)
             if place == 1:
-                sys.stdout = open(number, "w", encoding="utf-8", closefd=False)
+                sys.stdout = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - to the end
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
