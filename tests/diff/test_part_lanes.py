@@ -86,6 +86,7 @@ def test_layers_that_differ_are_an_imbalance() -> None:
     assert unit is not None
     slow = Costs(layer=unit, stage_layers={2: replace(unit, mlp=PartCosts(3 * MS, 3 * MS, 3 * MS))})
     of = Analysis(diff(simulate(schedule, layer()), simulate(schedule, slow)), schedule, layer())
+    assert of.references is not None
     assert of.references.imbalance > 0
     assert of.references.overhead == 0
     balanced = balanced_costs(of.fitted_costs)
