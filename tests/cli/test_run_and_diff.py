@@ -46,7 +46,12 @@ def test_diff_needs_nothing_but_the_folder(folder: Path, tmp_path: Path) -> None
     shutil.copytree(folder, alone)
     ran = pipetrace("diff", alone)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stderr.splitlines() == [f"wrote {alone / 'diff.html'}", f"wrote {alone / 'diff.json.gz'}"]
+    trace = alone / "diff.pftrace"
+    assert ran.stderr.splitlines() == [
+        f"wrote {alone / 'diff.html'}",
+        f"wrote {trace}",
+        f"next: pipetrace open {trace}",
+    ]
     assert max(map(len, ran.stdout.splitlines())) <= 80
     page = (alone / "diff.html").read_text(encoding="utf-8")
     assert "zb-h1" in page
