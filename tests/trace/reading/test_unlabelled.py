@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,73 +13,23 @@ from pipetrace.errors import TraceError
 from pipetrace.metrics import bubbles
 from pipetrace.timeline import Lane
 from pipetrace.trace.torch_profiler import read_recording
+from tests.trace.by_hand import cpu_1f1b, gpu_1f1b
 from tests.trace.recorded import dump
 
 TRACES = Path(__file__).parent.parent.parent / "data" / "traces"
 CPU, GPU = TRACES / "1f1b_pp2_mb4_mlp", TRACES / "synthetic_gpu_1f1b_pp4_mb8"
 
 
-def raw(path: Path) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    return [event for event in events if event["ph"] == "X"]
-
-
-def ns(micros: float) -> int:
-    return round(micros * 1000)
-
-
 def kinds(schedule: pipetrace.Schedule, rank: int) -> list[str]:
     return [str(action)[1] for action in schedule.actions(rank)]
-
-
-def idle_of(tiles: list[tuple[int, int]]) -> tuple[int, int]:
-    """Busy time and span of tiles that do not overlap."""
-    return sum(end - start for start, end in tiles), max(end for _, end in tiles) - min(start for start, _ in tiles)
-
-
-def cpu_tiles(path: Path) -> list[tuple[str, int, int]]:
-    """Forwards from their first linear to what follows the last op of the model; backwards by what autograd ran."""
-    tiles: list[tuple[str, int, int]] = []
-    ends = {0: "aten::detach", 1: "aten::ones_like"}[int(path.name[4])]
-    inside = 0
-    for event in sorted(raw(path), key=lambda e: (e["ts"], -e["dur"])):
-        name, start, end = event["name"], ns(event["ts"]), ns(event["ts"]) + ns(event["dur"])
-        if event["cat"] != "cpu_op" or start < inside:
-            continue
-        inside = end
-        if name.startswith("autograd::engine"):
-            if tiles[-1][0] == "B":
-                tiles[-1] = "B", tiles[-1][1], end
-            else:
-                tiles.append(("B", start, end))
-        elif name == "aten::linear" and (not tiles or tiles[-1][0] != "F"):
-            tiles.append(("F", start, end))
-        elif name == ends:
-            tiles[-1] = "F", tiles[-1][1], end
-            tiles.append(("", 0, 0))
-        elif name.startswith("c10d::recv") and tiles and tiles[-1][0] == "B":
-            tiles.append(("", 0, 0))
-    return [tile for tile in tiles if tile[0]]
 
 
 def test_a_cpu_run_without_labels() -> None:
     recording = read_recording([CPU], pipetrace.build("1f1b", 2, 4))
     (timeline,) = recording.steps
     assert recording.missing == ()
-    by_hand = [cpu_tiles(CPU / f"rank{rank}.json.gz") for rank in range(2)]
-    zero = min(start for tiles in by_hand for _, start, _ in tiles)
-    makespan = max(end for tiles in by_hand for _, _, end in tiles) - zero
-    of = bubbles(timeline)
-    assert of.makespan == makespan
-    for rank, tiles in enumerate(by_hand):
-        assert [kind for kind, _, _ in tiles] == kinds(pipetrace.build("1f1b", 2, 4), rank)
-        mine = timeline.from_first_action()
-        mine = mine.where(mine.is_compute & (mine.rank == rank))
-        assert [*zip(mine.start.tolist(), mine.end.tolist(), strict=True)] == [
-            (s - zero, e - zero) for _, s, e in tiles
-        ]
-        busy, span = idle_of([(start, end) for _, start, end in tiles])
-        assert (of.busy[rank], of.global_idle[rank], of.in_span_idle[rank]) == (busy, makespan - busy, span - busy)
+    for rank, of in enumerate(cpu_1f1b(CPU)):
+        assert [tile.kind for tile in of.tiles] == kinds(pipetrace.build("1f1b", 2, 4), rank)
     # Every transfer is known, and none arrives before it was made.
     for lane in (Lane.SEND, Lane.RECV):
         assert int((timeline.lane == lane).sum()) == 8
@@ -93,21 +41,6 @@ def test_a_cpu_run_without_labels() -> None:
     assert found.confidence > 0.97
 
 
-def gpu_tiles(path: Path) -> list[tuple[str, int, int]]:
-    """Three kernels that the main thread launched are a forward, six of autograd's thread a backward."""
-    events = raw(path)
-    thread = {e["args"]["correlation"]: e["tid"] for e in events if e["cat"] == "cuda_runtime"}
-    queues: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    tiles = []
-    for kernel in sorted((e for e in events if e["cat"] == "kernel" and e["tid"] == 7), key=lambda e: e["ts"]):
-        launcher = thread[kernel["args"]["correlation"]]
-        queues[launcher].append((ns(kernel["ts"]), ns(kernel["ts"]) + ns(kernel["dur"])))
-        if len(queues[launcher]) == {1: 3, 2: 6}[launcher]:
-            tiles.append(("F" if launcher == 1 else "B", queues[launcher][0][0], queues[launcher][-1][1]))
-            queues[launcher].clear()
-    return tiles
-
-
 def test_a_gpu_run_without_labels() -> None:
     schedule = pipetrace.build("1f1b", 4, 8)
     recording = read_recording([GPU], schedule)
@@ -115,14 +48,9 @@ def test_a_gpu_run_without_labels() -> None:
     assert recording.missing == ()
     of = bubbles(timeline)
     assert of.makespan == 13_098_000
-    for rank in range(4):
-        tiles = gpu_tiles(GPU / f"rank{rank}.json.gz")
-        assert [kind for kind, _, _ in tiles] == kinds(schedule, rank)
-        mine = timeline.where(timeline.is_compute & (timeline.rank == rank))
-        ours = [*zip((mine.start + timeline.epoch).tolist(), (mine.end + timeline.epoch).tolist(), strict=True)]
-        assert ours == [(start, end) for _, start, end in tiles]
-        busy, _ = idle_of([(start, end) for _, start, end in tiles])
-        assert (of.busy[rank], of.global_idle[rank]) == (busy, 13_098_000 - busy) == (7_168_000, 5_930_000)
+    for rank, by_hand in enumerate(gpu_1f1b(GPU, 4)):
+        assert [tile.kind for tile in by_hand.tiles] == kinds(schedule, rank)
+        assert (of.busy[rank], of.global_idle[rank]) == (7_168_000, 5_930_000)  # as the folder was made
     # Data arrives 200 µs after it was made; the kernel ends 1 µs before the compute that needs it.
     for tile in timeline.where((timeline.lane == Lane.RECV) & (timeline.waited >= 0)):
         assert tile.duration == 201_000
