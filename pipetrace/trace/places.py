@@ -8,7 +8,7 @@ pipeline.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 from pipetrace.errors import TraceError
 from pipetrace.shown import shown
+from pipetrace.trace.reading.nearly import is_nearly_one_of
 from pipetrace.trace.run_folder import RunInfo
 
 _RANK_IN_NAME = re.compile(r"rank[_\-]?([0-9]{1,6})", re.IGNORECASE)
@@ -175,6 +176,28 @@ def rank_of(path: Path, distributed: Mapping[str, Any], pipetrace: Mapping[str, 
         f"{path}: neither distributedInfo nor the file's name says which rank this is",
         "call the file rank0.json.gz, with its rank",
     )
+
+
+def odd_metadata(path: Path, distributed: Mapping[str, Any], rank: int, named: int | None) -> Iterator[str]:
+    """What a trace says of its rank that contradicts itself, a line each; see `rank_of`."""
+    match = _RANK_IN_NAME.search(path.name)
+    if named is None and match is not None and int(match[1]) != rank:
+        yield f"it is called after rank {int(match[1])}, but says that it is of rank {rank}, and is taken to be"
+    if any(is_nearly_one_of(str(key), ("rank", "world_size", "pg_config")) for key in distributed):
+        yield "a key of its distributedInfo is called nearly as a known one and was left out"
+    world, config = number(distributed.get("world_size")), distributed.get("pg_config")
+    for group in config if isinstance(config, list) else ():
+        if not isinstance(group, dict) or world is None:
+            continue
+        size, ranks = number(group.get("pg_size")), group.get("ranks")
+        is_whole = group.get("pg_desc") == "default_pg"
+        members = [number(one) for one in ranks] if isinstance(ranks, list) else []
+        largest = max((one for one in members if one is not None), default=0)
+        if (is_whole and size not in (None, world)) or largest >= world:
+            yield (
+                f"its world size is {world}, but a process group {shown(group.get('pg_desc'))} has size {size}"
+                + (f" and rank {largest}" if members else "")
+            )
 
 
 def number(value: Any) -> int | None:

@@ -19,7 +19,7 @@ from typing import Any
 from pipetrace.errors import TraceError
 from pipetrace.shown import printable
 from pipetrace.trace.load import TraceFile, load_file
-from pipetrace.trace.places import Shape, number, pipeline_group, rank_of, shape_of
+from pipetrace.trace.places import Shape, number, odd_metadata, pipeline_group, rank_of, shape_of
 from pipetrace.trace.rank_steps import Reading, read_steps
 from pipetrace.trace.reading.model import RankSteps
 from pipetrace.trace.reading.source import Progress
@@ -93,6 +93,8 @@ def read_file(path: Path, how: How, progress: Progress | None = None) -> list[Ra
 
 def _reduced(trace: TraceFile, named: int | None, how: How) -> RankReading:
     rank = rank_of(trace.path, trace.distributed, trace.pipetrace, named)
+    name = printable(trace.path.name)
+    odd = [f"{name}: {line}" for line in odd_metadata(trace.path, trace.distributed, rank, named)]
     reading = RankReading(
         trace.path,
         rank,
@@ -100,7 +102,7 @@ def _reduced(trace: TraceFile, named: int | None, how: How) -> RankReading:
         pipeline_group(trace.distributed),
         trace.host,
         trace.pipetrace,
-        trace.notes,
+        (*trace.notes, *odd),
         {},
     )
     if is_shared(trace):

@@ -30,6 +30,7 @@ from pipetrace.timeline import UNKNOWN
 from pipetrace.trace.labels import COUNTED, Labels, LabelStyle, Role, transfer_of
 from pipetrace.trace.load import TraceFile
 from pipetrace.trace.reading.device import Device, device_of, of_kernels
+from pipetrace.trace.reading.doubts import doubts_of
 from pipetrace.trace.reading.model import WHOLE_TRACE, Compute, RankStep, RankSteps, Span
 from pipetrace.trace.reading.p2p import Transfer, transfers_of
 from pipetrace.trace.reading.ranges import Found, ranges_of
@@ -74,7 +75,9 @@ def read_steps(trace: TraceFile, rank: int, how: Reading | None = None) -> RankS
         {},
         transfers=len(transfers.all),
         unreadable=ranges.unreadable,
+        nearly=ranges.nearly,
         repeated=ranges.repeated,
+        doubts=doubts_of(events, device, ranges.rows),
         peak_memory=_peaks(events.memory),
     )
     if device is not None:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pipetrace.action import NO_ACTION, Kind, code_kind, code_microbatch, code_pipe, code_stage, code_text
+from pipetrace.shown import shown
 from pipetrace.trace.assemble import Lost
 from pipetrace.trace.labels import LabelStyle
 from pipetrace.trace.reading.model import RankStep, RankSteps
@@ -93,6 +94,7 @@ def _of_rank(rank: int, of: RankSteps) -> Iterator[str]:
         (of.crossing, "actions begin before the one before them has ended"),
         (of.unlaunched, "GPU kernels whose launch was not recorded belong to no action"),
         (of.outside, "labels lie outside of the marked steps and were left out"),
+        *((count, what) for what, count in of.doubts.items()),
     ):
         if count:
             yield f"rank {rank}: {count} {what}"
@@ -102,6 +104,9 @@ def _of_rank(rank: int, of: RankSteps) -> Iterator[str]:
     if of.doubled:
         doubled = _some(code_text(*double) for double in dict.fromkeys(of.doubled))
         yield f"rank {rank}: {doubled} stood more than once in a step; the first was kept"
+    if of.nearly:
+        names = _some(map(shown, of.nearly))
+        yield f"rank {rank}: what is called nearly as labels and transfers are was not taken for them: {names}"
     if of.unreadable:
         yield f"rank {rank}: labels that name no action were left out: {_some([repr(n) for n in of.unreadable])}"
 

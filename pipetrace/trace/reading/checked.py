@@ -45,6 +45,7 @@ def _wrong(steps: RankSteps) -> Iterator[str]:
         "crossing": steps.crossing,
         "repeated": steps.repeated,
         **{f"count of {kind}": count for kind, count in steps.counts.items()},
+        **steps.doubts,
         **{f"peak memory of {device}": count for device, count in steps.peak_memory.items()},
     }
     for what, count in counted.items():

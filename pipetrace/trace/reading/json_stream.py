@@ -19,7 +19,9 @@ import msgspec
 
 from pipetrace.errors import TraceError
 from pipetrace.trace.reading.events import Args, Collector, Event
-from pipetrace.trace.reading.mending import COMMA, Watch, end_of_value, events_one_by_one, mended, value_of
+from pipetrace.trace.reading.mending import COMMA, TWICE, Watch, end_of_value, events_one_by_one, mended, value_of
+from pipetrace.trace.reading.nearly import is_nearly_one_of
+from pipetrace.trace.reading.repeated import repeated_keys
 from pipetrace.trace.reading.source import Source
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -207,6 +209,10 @@ class Reader:
 
     def _read_member(self, document: Document, name: str) -> None:
         begin = self.place
+        if name in document.members:
+            document.mended[TWICE] += 1
+        elif is_nearly_one_of(name, (*_WANTED, "traceEvents")):
+            document.mended["keys that are called nearly as known ones were left out"] += 1
         if name == "traceEvents":
             if self._data[self._at : self._at + 1] != b"[":
                 raise TraceError(f"{self._path}: traceEvents is no list (at byte {self.place})", _HINT)
@@ -281,6 +287,8 @@ class Reader:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 return False
             document.mended.update(counts)
+        if twice := repeated_keys(text, events):
+            document.mended[TWICE] += twice
         if not document.events.add(events):
             self._decoder = _EXACT
             document.events.add(self._decoder.decode(text))
@@ -320,6 +328,8 @@ class Reader:
         known = {key: args.get(key) for key in _LOOSE_ARGS} if isinstance(args, dict) else None
         event = {key: value.get(key) for key in ("ph", "name", "cat", "ts", "dur", "pid", "tid")}
         of = msgspec.convert({**event, "args": known}, Event)
+        if twice := repeated_keys(text, [of]):
+            document.mended[TWICE] += twice
         if not document.events.add([of]):
             exact = {time: Decimal(repr(getattr(of, time))) for time in ("ts", "dur") if getattr(of, time) is not None}
             document.events.add([msgspec.structs.replace(of, **exact)])

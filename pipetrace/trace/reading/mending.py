@@ -19,6 +19,7 @@ NO_NUMBER = "numbers that were NaN or infinite were read as absent"
 CONTROL = "control characters in text were replaced"
 ESCAPE = "backslashes that escape nothing were read as backslashes"
 SURROGATE = "halves of a character were replaced"
+TWICE = "keys stand twice in one object, and the last was taken"
 COMMA = "commas too many or too few were overlooked"
 NO_UTF8 = "pieces of text that are no UTF-8 were replaced"
 

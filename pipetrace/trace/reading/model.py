@@ -89,6 +89,7 @@ class RankSteps:
         kernels: GPU kernels that were seen.
         doubled: Actions (code and partner) that stood again in a step, of which the first was kept.
         unreadable: Names that begin as labels do, but name no action.
+        nearly: Names that are nearly those of labels and transfers.
         outside: Labels outside of all marked steps.
         hidden_waits: Compute labels that a wait was cut from.
         without_kernels: Labelled actions for which no kernel was launched, on a rank that has kernels.
@@ -96,6 +97,7 @@ class RankSteps:
         crossing: Compute ranges that overlap one before them.
         repeated: Events that stood twice and were read once.
         match: How compute was matched where nothing is labelled.
+        doubts: How often what contradicts the rest of the trace, see `doubts_of`.
         peak_memory: Most bytes allocated, by device, over the whole trace.
     """
 
@@ -106,6 +108,7 @@ class RankSteps:
     kernels: int = 0
     doubled: list[tuple[int, int]] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
+    nearly: list[str] = field(default_factory=list)
     outside: int = 0
     hidden_waits: int = 0
     without_kernels: list[int] = field(default_factory=list)
@@ -113,6 +116,7 @@ class RankSteps:
     crossing: int = 0
     repeated: int = 0
     match: Match | None = None
+    doubts: dict[str, int] = field(default_factory=dict)
     peak_memory: dict[str, int] = field(default_factory=dict)
 
 

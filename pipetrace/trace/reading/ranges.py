@@ -11,8 +11,10 @@ import numpy as np
 from pipetrace.action import BoolArray
 from pipetrace.errors import ActionError
 from pipetrace.trace.labels import UNMARKED_STEP, Label, Labels, LabelStyle, Role, step_number
+from pipetrace.trace.reading.device import KERNELS
 from pipetrace.trace.reading.events import Events
 from pipetrace.trace.reading.model import WHOLE_TRACE, Span
+from pipetrace.trace.reading.nearly import is_nearly_a_label
 
 # On a GPU the profiler repeats each label over its kernels; that one's times are the device's.
 _NO_RANGES = (
@@ -46,6 +48,8 @@ class Ranges:
         windows: Its steps by name, in the order of time.
         unreadable: Names that begin as labels do, but name no action.
         repeated: Labels that stood twice, with the same times on the same thread, and are taken once.
+        rows: Which events are labels or marks of steps; shape (n,).
+        nearly: Names that are none, but nearly.
     """
 
     style: LabelStyle
@@ -53,6 +57,8 @@ class Ranges:
     windows: Mapping[str, Span]
     unreadable: list[str]
     repeated: int
+    rows: BoolArray
+    nearly: list[str]
 
 
 def ranges_of(events: Events, rank: int, labels: Labels, *, is_ours: bool) -> Ranges:
@@ -67,6 +73,7 @@ def ranges_of(events: Events, rank: int, labels: Labels, *, is_ours: bool) -> Ra
     by_name: dict[int, Label] = {}
     marks: dict[int, str] = {}
     unreadable: dict[int, str] = {}
+    nearly: dict[int, str] = {}
     for at, name in enumerate(events.names):
         if name == UNMARKED_STEP or step_number(name) is not None:
             marks[at] = name
@@ -78,6 +85,8 @@ def ranges_of(events: Events, rank: int, labels: Labels, *, is_ours: bool) -> Ra
             continue
         if label is not None:
             by_name[at] = label
+        elif is_nearly_a_label(name):
+            nearly[at] = name
     ours = ~events.in_categories(_NO_RANGES)
     rows = np.flatnonzero(ours & _among(events, by_name)).tolist()
     whole = {
@@ -97,11 +106,17 @@ def ranges_of(events: Events, rank: int, labels: Labels, *, is_ours: bool) -> Ra
         windows_of(events, ours & _among(events, marks), found),
         [unreadable[int(name)] for name in events.name[ours & _among(events, unreadable)].tolist()],
         len(rows) - len(whole),
+        ours & (_among(events, by_name) | _among(events, marks)),
+        [nearly[int(name)] for name in events.name[~_on_device(events) & _among(events, nearly)].tolist()],
     )
 
 
 def _among(events: Events, names: Mapping[int, object]) -> BoolArray:
     return events.of_names([at in names for at in range(len(events.names))])
+
+
+def _on_device(events: Events) -> BoolArray:
+    return events.in_categories([*KERNELS, "gpu_user_annotation"])
 
 
 def _style(found: list[Found], is_ours: bool) -> LabelStyle:
