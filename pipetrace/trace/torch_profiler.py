@@ -115,6 +115,11 @@ def recording_of(
         if shape.told_by and shape.pipelines:
             run_notes.append(f"{shape.replicas} pipelines of {shape.ranks} ranks, as {shape.told_by} says")
     ranks, replicas = shape.ranks, shape.replicas
+    if mesh is not None and run is not None and (run.ranks, run.replicas) != (ranks, replicas):
+        run_notes.append(
+            f"{shape.told_by} makes {replicas} pipelines of {ranks} ranks, but the run says of itself that it had "
+            f"{run.replicas} of {run.ranks}"
+        )
     _fits(schedule, ranks, steps)
     _one_pipeline(steps, ranks)
     unattached = list(attach_loose(steps, ranks))

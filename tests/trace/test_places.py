@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipetrace.costs import Costs
 from pipetrace.errors import TraceError
 from pipetrace.trace.places import of_groups, of_mesh, parse_mesh, pipeline_group
+from pipetrace.trace.run_folder import RunInfo
 from pipetrace.trace.torch_profiler import read_recording
 from tests.trace.recorded import dump, event, trace_of
 
@@ -114,3 +116,41 @@ def test_a_rank_outside_of_the_mesh(tmp_path: Path) -> None:
     (tmp_path / "rank9.json").write_text(dump(trace))
     with pytest.raises(TraceError, match="rank 9 is in none of the 2 pipelines"):
         read_recording([tmp_path], mesh={"dp": 2, "pp": 2})
+
+
+def test_a_mesh_that_contradicts_the_run_is_told(tmp_path: Path) -> None:
+    run = RunInfo("1f1b", 2, 1, "sleep", Costs(), False, 1).to_dict()
+    for rank in range(2):
+        trace = trace_of(rank, 2, [event(f"PP:{rank}F0", 0, 1)], pipetrace={"schema": 1, "rank": rank, "run": run})
+        (tmp_path / f"rank{rank}.json").write_text(dump(trace))
+    line = "mesh dp=2,pp=1 makes 2 pipelines of 1 ranks, but the run says of itself that it had 1 of 2"
+    assert line in read_recording([tmp_path], mesh={"dp": 2, "pp": 1}).notes
+    assert not any("of itself" in note for note in read_recording([tmp_path], mesh={"pp": 2}).notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("pp=99999999999", "is of 99999999999 processes: more than 1,000,000 are none"),
+        ("pp=999999,dp=999999", "is of 999998000001 processes"),
+        ("pp=0", "pp has no size"),
+    ],
+)
+def test_sizes_of_a_mesh(text: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        parse_mesh(text)
+
+
+def test_metadata_that_contradicts_itself_is_told(tmp_path: Path) -> None:
+    group = {"pg_desc": "default_pg", "pg_size": 2, "ranks": [0, 1]}
+    trace = trace_of(0, 2, [event("PP:0F0", 0, 1)])
+    trace["distributedInfo"]["pg_config"] = [group]
+    for name, world, message in (
+        ("rank0.json", 2, None),
+        ("rank1.json", 2, "rank1.json: it is called after rank 1, but says that it is of rank 0, and is taken to be"),
+        ("rank0.json", 3, "rank0.json: its world size is 3, but a process group 'default_pg' has size 2 and rank 1"),
+    ):
+        trace["distributedInfo"]["world_size"] = world
+        (tmp_path / name).write_text(dump(trace))
+        notes = read_recording([tmp_path / name]).notes
+        assert message in notes if message is not None else not any(note.startswith("rank0.json") for note in notes)

@@ -13,14 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import pipetrace
 from pipetrace.trace.load import load_trace
 from pipetrace.trace.reading import doubts
 from pipetrace.trace.reading.device import device_of
 from pipetrace.trace.reading.doubts import _crosses, doubts_of
 from pipetrace.trace.reading.nearly import is_nearly_a_label, is_nearly_one_of
 from pipetrace.trace.torch_profiler import read_recording
-from tests.trace.gpu import write_gpu_run
 
 TRACES = Path(__file__).parent.parent.parent / "data" / "traces"
 Change = Callable[[list[dict[str, Any]]], None]
@@ -75,19 +73,6 @@ def test_what_contradicts_itself_is_told(folder: str, change: Change, message: s
     (tmp_path / "rank0.json").write_text(json.dumps(trace))
     notes = read_recording([tmp_path]).notes
     assert any(message in note for note in notes), notes
-
-
-def test_a_kernel_before_its_launch_is_told(tmp_path: Path) -> None:
-    schedule = pipetrace.build("1f1b", 2, 4)
-    ideal = pipetrace.simulate(schedule, pipetrace.parse_costs("F=1,B=2", p2p=100_000))
-    write_gpu_run(tmp_path, ideal, schedule, label="PP:{action}")
-    assert not any(doubts.EARLY in note for note in read_recording([tmp_path]).notes)
-    path = next(tmp_path.glob("*rank0*"))
-    trace = json.loads(gzip.decompress(path.read_bytes()))
-    kernel = [e for e in trace["traceEvents"] if e.get("cat") == "kernel"][2]
-    kernel["ts"] -= 900
-    path.write_bytes(gzip.compress(json.dumps(trace).encode()))
-    assert any(doubts.EARLY in note for note in read_recording([tmp_path]).notes)
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 8)), max_size=12))
