@@ -210,7 +210,7 @@ def _parts(recording: Recording) -> list[RenderableType]:
                 ]
                 for found in recording.found
             ],
-            f"actions found, over {_steps(len(recording.steps))}",
+            f"actions found, over {_steps(recording)}",
         )
     )
     if measured:
@@ -275,7 +275,7 @@ def _device_tables(recording: Recording, unit: TimeUnit) -> list[RenderableType]
     ]
     if rows:
         head = ["rank", "kernels", "running", "gaps", "launch to start"]
-        caption = f"what the kernels of all actions of a kind did, over {_steps(len(recording.steps))}, in {unit.name}"
+        caption = f"what the kernels of all actions of a kind did, over {_steps(recording)}, in {unit.name}"
         tables.append(table_of(head, rows, caption))
     peaks = [(found.rank, device, peak) for found in recording.found for device, peak in found.peak_memory.items()]
     if peaks:
@@ -292,5 +292,7 @@ def _definition(recorded: int, ranks: int) -> str:
     return f"of the {recorded} recorded of {ranks} ranks: Σ global idle / ({recorded} × makespan)"
 
 
-def _steps(count: int) -> str:
+def _steps(recording: Recording) -> str:
+    """The steps that were found, whole or not, measured or not."""
+    count = max(recording.steps_found, len(recording.steps))
     return "1 step" if count == 1 else f"{count} steps"
