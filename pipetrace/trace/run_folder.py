@@ -27,7 +27,7 @@ RUN_FILE = "run.toml"
 SCHEDULE_FILE = "schedule.csv"
 
 
-DIFF_PAGE, DIFF_TRACE = "diff.html", "diff.json.gz"
+DIFF_PAGE, DIFF_TRACE = "diff.html", "diff.pftrace"
 """What `pipetrace diff` adds when nothing else is said; of no use beside a later run's traces."""
 
 
