@@ -21,7 +21,7 @@ Labelled = Sequence[tuple[str, AllToAlls]]
 
 WORST_PAIRS = 10
 HIDDEN, EXPOSED = HUES[Group.TRANSFER].base, HUES[Group.EXPOSED].base
-_NOTE = "hidden: while the rank computes; exposed: while it computes nothing"
+HIDDEN_NOTE = "Hidden: while the rank computes; exposed: while it computes nothing"
 
 
 def overlap_section(timeline: Timeline, unit: TimeUnit, parts: InParts | None = None) -> list[str]:
@@ -131,7 +131,7 @@ _SAID = 40  # rows that are all named
 def _of_ranks_and_kinds(given: Labelled, unit: TimeUnit) -> list[str]:
     what = "Hidden and exposed all-to-all time of each rank"
     return [
-        chart("overlap", overlap_figure(given, unit), what, note=f"{_NOTE}."),
+        chart("overlap", overlap_figure(given, unit), what, note=f"{HIDDEN_NOTE}."),
         '<div class="tables">',
         _rank_table(given, unit),
         *(_kind_table(name, of, unit) for name, of in given if len(of.tiles)),
