@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pipetrace.costs import Costs, StageCosts
 from pipetrace.diff import Analysis, diff
+from pipetrace.diff.reference import typical_costs
 from pipetrace.fit import fit_costs
 from pipetrace.report.diff_charts import waterfall_figure
 from pipetrace.report.units import MILLISECONDS
@@ -17,7 +18,7 @@ def test_a_long_name_of_a_bar_is_wrapped_not_cut_off() -> None:
     schedule = build("1f1b", 4, 8)
     usual, slow = StageCosts(10 * MS, 12 * MS, 8 * MS), StageCosts(15 * MS, 18 * MS, 12 * MS)
     measured = simulate(schedule, Costs(usual, {2: slow}))
-    costs = fit_costs([measured])
+    costs = typical_costs(fit_costs([measured]))
     of = Analysis(diff(simulate(schedule, costs), measured), schedule, costs, fitted=True, steps=[measured])
     labels = waterfall_figure(of, MILLISECONDS).layout.yaxis.ticktext
     assert labels[0].replace("<br>", " ") == of.base_name
