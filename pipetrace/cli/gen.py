@@ -48,7 +48,7 @@ def command(
     if sizes_of is not None:
         sizes_of.check_stages(schedule.stages, schedule.name)
     for file in files:
-        write_schedule(file, schedule, timeline, of, colour=colour)
+        write_schedule(file, schedule, timeline, of, colour=colour, parts=parts)
         say(f"wrote {file}")
         if file.suffix.lower() == ".csv" and (why := not_for_torch(schedule)):
             say(f"note: {file} is for pipetrace only: {why}")
