@@ -289,7 +289,9 @@ class Supervisor:
             self._ticks = ticks, now
             return
         phases = {rank.rank: self._board.phase(rank.rank) for rank in self._ranks if rank.alive}
-        patience = max(self._job.stall_s, 0 if _SLOW.isdisjoint(phases.values()) else _SLOW_S)
+        patience = self._job.stall_s
+        if not _SLOW.isdisjoint(phases.values()):
+            patience = max(patience, _SLOW_S)
         if now - self._ticks[1] > patience:
             stopped = [rank for rank in phases if is_stopped(self._ranks[rank].pid)]
             if stopped:

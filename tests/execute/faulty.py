@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import sys
@@ -52,7 +51,9 @@ def _board() -> Any:
     assert frame is not None
     line = frame.f_locals["line"]
     assert isinstance(line, Line)
-    return line._cells.base.reshape(-1, Board(1).cells.shape[1])  # type: ignore[union-attr]
+    whole = line._cells.base
+    assert whole is not None
+    return whole.reshape(-1, Board(1).cells.shape[1])
 
 
 def _calm(text: str = "") -> None:
@@ -117,31 +118,12 @@ def _be_killed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class _Full:
-    """An output that nothing can be written to any more."""
-
-    def write(self, text: str) -> int:  # noqa: ARG002
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def flush(self) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _fill() -> None:
-    sys.stdout = _Full()  # type: ignore[assignment]
-    print("does not fit")
-
-
 def raising(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, _raise)
 
 
 def killed(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _BreakingWorkload(schedule, config, _be_killed)
-
-
-def full(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
-    return _BreakingWorkload(schedule, config, _fill)
 
 
 def unnamed_signal(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
@@ -269,7 +251,7 @@ class _Unequal(SleepWorkload):
                 _await_the_order_to_end()
             finish(recorder, folder, scratch)
 
-        Recorder.finish = held_up  # type: ignore[method-assign]
+        Recorder.finish = held_up  # type: ignore[method-assign, assignment]
 
     def stage(self, pipe: int, stage: int) -> SleepStage:
         self._first = stage == 0

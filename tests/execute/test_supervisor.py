@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 
 import pytest
 
 import pipetrace
+from pipetrace.action import parse_action
 from pipetrace.costs import Costs, StageCosts
 from pipetrace.errors import RunError
 from pipetrace.execute import launcher, supervisor
+from pipetrace.execute.board import Phase
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.folder import claim, error_name
-from pipetrace.execute.job import Failed, Job
+from pipetrace.execute.job import Failed, Job, Step
 from pipetrace.execute.launcher import Progress, launch
 from pipetrace.execute.result import CheckReport, RankCheck
 from pipetrace.execute.runner import describe
-from pipetrace.execute.supervisor import Supervisor
+from pipetrace.execute.supervisor import Supervisor, _Rank
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import trace_name
 from pipetrace.waiting import Wait
@@ -32,8 +36,8 @@ from tests.execute.processes import own_descendants
 MS = 1_000_000
 STALL_S = 0.3
 
-# Put into the process that watches the ranks. Its clock for stalls stands still until a rank says that nothing moves any
-# more, and it gives them all the time that a busy machine may take: what is looked at is what it does, not how fast.
+# Put into the process that watches the ranks. Its clock for stalls stands still until a rank says that nothing moves
+# any more, and it gives them all the time that a busy machine may take: looked at is what it does, not how fast.
 WATCH = """
 from pathlib import Path
 from pipetrace.execute import supervisor
@@ -169,15 +173,6 @@ def test_a_rank_that_hangs_and_does_not_listen(tmp_path: Path, watched: Callable
     assert [(tmp_path / trace_name(rank)).exists() for rank in range(3)] == [True, False, True]
 
 
-@pytest.mark.usefixtures("watched")
-def test_a_rank_whose_output_has_no_room_ends_as_others_do(tmp_path: Path) -> None:
-    error = failure(tmp_path, "full")
-    assert error.message.startswith(
-        "rank 1 was in 1F2 of step 1 and raised OSError: [Errno 28] No space left on device"
-    )
-    assert all((tmp_path / trace_name(rank)).exists() for rank in range(3))
-
-
 def test_a_trace_that_is_being_written_is_not_cut_short(tmp_path: Path, watched: Callable[[float], None]) -> None:
     watched(0.6)
     config = RunConfig(costs=Costs(StageCosts(0, 0, 0)), steps=1, warmup=0, check=True)
@@ -266,6 +261,67 @@ def test_no_more_ranks_are_forked_once_the_caller_is_gone(
     assert supervisor.run() is None
     assert len(forked) == 1
     assert not own_descendants()
+
+
+@pytest.fixture
+def forked() -> Iterator[int]:
+    """A process that does nothing."""
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(600)
+        os._exit(0)
+    yield pid
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def with_a_rank(of: Supervisor, pid: int, stall_s: float = 60.0) -> _Rank:
+    """The one rank that a supervisor believes to have started."""
+    of._job = replace(of._job, stall_s=stall_s)
+    rank = _Rank(0, pid, Pipe(duplex=False)[0])
+    of._ranks = [rank]
+    return rank
+
+
+def test_a_start_may_take_longer_than_an_action(supervised: tuple[Supervisor, Connection], forked: int) -> None:
+    of = supervised[0]
+    with_a_rank(of, forked, stall_s=-1.0)
+    for phase in (Phase.STARTING, Phase.CONNECTING, Phase.WRITING, Phase.COMPUTING):
+        assert of._failed_at is None, phase
+        of._board.line(0).at(phase, parse_action("0F0").code)
+        of._look_for_stall()
+        of._look_for_stall()
+    assert of._events[0].what == "nothing moved for -1 s"
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_who_obeys_before_it_could_listen_is_not_to_blame(
+    told: bool, supervised: tuple[Supervisor, Connection], forked: int
+) -> None:
+    of = supervised[0]
+    rank = with_a_rank(of, forked)
+    of._stop_sent = told
+    os.kill(forked, signal.SIGTERM)
+    os.waitid(os.P_PID, forked, os.WEXITED | os.WNOWAIT)
+    of._reap()
+    assert not rank.alive
+    assert [event.what for event in of._events] == ([] if told else ["was killed by SIGTERM"])
+
+
+def test_steps_that_were_over_before_anybody_looked_are_told(
+    supervised: tuple[Supervisor, Connection], forked: int
+) -> None:
+    of, caller = supervised
+    with_a_rank(of, forked)
+    of._tell_progress()
+    assert not caller.poll()
+    for line in map(of._board.line, range(3)):
+        line.at(Phase.DONE)
+        for _ in range(4):
+            line.step_done()
+    of._tell_progress()
+    assert [caller.recv(), caller.recv()] == [Step(0), Step(4)]
 
 
 def test_ctrl_c_ends_everything_and_keeps_the_traces(tmp_path: Path) -> None:
