@@ -129,7 +129,7 @@ def _check(path: Path) -> None:
         if not head.startswith(_STARTS) and not head.lstrip().startswith(_STARTS):
             raise TraceError(
                 f"{path} is no trace: it begins like neither JSON nor gzip nor Perfetto's own format",
-                "give a trace, as `pipetrace gen -o x.json` writes one",
+                "give a trace, as `pipetrace gen -o x.pftrace` writes one",
             )
         if not path.is_file():
             raise TraceError(f"{path} is no regular file", "write it to a file first")

@@ -42,6 +42,29 @@ def test_an_output_that_is_full(arguments: list[str]) -> None:
     assert line.startswith("error: the output cannot be written: No space left on device")
 
 
+def closed(which: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """What a shell starts with some of its streams closed, e.g. `>&-`."""
+    script = f'exec "$@" {which}'
+    command = ["sh", "-c", script, "sh", sys.executable, "-m", "pipetrace", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["gen", "zb-h1", "--json"], ["show", "1f1b"], ["list"], ["gen", "--help"], ["--version"]]
+)
+def test_an_output_that_is_closed(arguments: list[str]) -> None:
+    ran = closed(">&-", *arguments)
+    assert ran.returncode == 1
+    assert ran.stderr == ("error: the output cannot be written: it is closed (send it to a file, or to /dev/null)\n")
+
+
+def test_what_goes_to_a_file_needs_none_of_the_standard_streams(tmp_path: Path) -> None:
+    ran = closed("<&- >&- 2>&-", "gen", "1f1b", "-p", 2, "-m", 2, "-o", tmp_path / "x.csv")
+    assert ran.returncode == 0
+    assert (tmp_path / "x.csv").read_text() == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
+    assert closed("2>&-", "gen", "nope").returncode == 1
+
+
 def test_a_stderr_that_is_full_leaves_the_exit_code() -> None:
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run([sys.executable, "-m", "pipetrace", "gen", "nope"], stderr=full, check=False)

@@ -18,6 +18,8 @@ import pytest
 
 import pipetrace
 from pipetrace.errors import OutputError
+from pipetrace.parts_io import parse_parts
+from pipetrace.passes import MoeOrder, Overlap, expand_moe
 from pipetrace.trace.formats import write_trace
 from pipetrace.trace.local_ui import find_ui
 from tests import browser
@@ -37,6 +39,11 @@ IDLE = """async () => {
 SELECT = """async (sql) => {
   const found = await app.trace.engine.query(sql);
   app.trace.selection.selectSqlEvent('slice', found.firstRow({id: 0}).id, {scrollToSelection: true});
+  await waitForPerfettoIdle();
+}"""
+SHOW = """async ([from, to]) => {
+  const at = (ms) => app.trace.traceInfo.start + BigInt(ms) * 1000000n;
+  app.trace.scrollTo({time: {start: at(from), end: at(to), viewPercentage: 1}});
   await waitForPerfettoIdle();
 }"""
 TITLES = "[...document.querySelectorAll('.pf-track__title')].map((title) => title.textContent)"
@@ -152,3 +159,24 @@ def test_ideal_and_measured(name: str, tmp_path: Path, chromium: Browser) -> Non
             said = details(page)
             assert rank in said
             assert ("ideal_start_ns" in said) == counterpart
+
+
+def test_all_to_alls_stand_below_the_compute_that_hides_them(tmp_path: Path, chromium: Browser) -> None:
+    """The bad overlap of docs/moe.md."""
+    whole, overlap = pipetrace.build("moe-1f1b", RANKS, MICROBATCHES), Overlap(MoeOrder.ALIGNED)
+    costs = pipetrace.Costs(layer=parse_parts("attn=1,mlp=2,a2a=2.5"))
+    schedule = expand_moe(whole, overlap, costs)
+    path = tmp_path / "moe.pftrace"
+    timeline = pipetrace.simulate(schedule, costs)
+    write_trace(path, [("ideal", timeline)], schedule=schedule, costs=costs)
+    with opened(path, chromium, height=760) as page:
+        found = titles(page)
+        lanes = [f"rank {rank} {lane}" for rank in range(RANKS) for lane in ("compute", "all-to-all")]
+        assert found[: 2 * RANKS] == lanes
+        first = found.index("rank 0")
+        assert found[first : first + 6] == ["rank 0", "phase", *lanes[:2], "idle", "exposed all-to-all"]
+        # From warm-up into the pairs, close enough for names.
+        page.evaluate(SHOW, [86, 146])
+        shoot(page, "moe.png", tmp_path)
+        page.evaluate(SELECT, "select id from slice where name = 'B combine 0 l0 s7' order by ts limit 1")
+        page.get_by_text("7B0@0.combine").first.wait_for(timeout=20_000)
