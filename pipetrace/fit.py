@@ -16,13 +16,14 @@ from pipetrace.action import (
     Kind,
     Part,
     code_kind,
+    code_layer,
     code_part,
     code_stage,
 )
 from pipetrace.costs import Costs, PairCost, StageCosts
 from pipetrace.errors import TraceError
 from pipetrace.part_costs import LayerCosts, PartCosts
-from pipetrace.timeline import UNKNOWN, Timeline
+from pipetrace.timeline import UNKNOWN, Lane, Timeline
 
 
 def fit_costs(steps: Sequence[Timeline]) -> Costs:
@@ -40,7 +41,8 @@ def measured_costs(steps: Sequence[Timeline]) -> tuple[Costs, tuple[str, ...]]:
     where it has no forward or no backward, the median of the other stages stands in; where of I and W one is missing,
     it costs nothing (a first stage may make no input gradient). Where a stage has no full backward, B is I + W.
 
-    Of a schedule in parts of layers the same is fitted for every part, over all layers of a stage.
+    Of a schedule in parts of layers the same is fitted for every part, over all layers of a stage; F, B, I and W are
+    what the parts come to, and the default those of the usual stage.
 
     Args:
         steps: Measured timelines of one schedule.
@@ -161,7 +163,11 @@ def _fit_parts(steps: Sequence[Timeline]) -> tuple[Costs, tuple[str, ...]]:
 
     layer = LayerCosts(**{part.name.lower(): usual(part) for part in Part})
     note = f"the backward was measured whole{'' if set(whole_of) == set(stages) else ' in places'}: I and W of a part"
-    return Costs(layer=layer, stage_layers=layers), (f"{note} are taken as half of it each",) if whole_of else ()
+    held = {s: np.unique(code_layer(code[code_stage(code) == s])).size for s in stages}
+    whole = {s: StageCosts(**layers[s].whole(held[s])) for s in stages}
+    default = StageCosts(**layer.whole(int(np.median(list(held.values())))))
+    costs = Costs(default, whole, layer=layer, stage_layers=layers)
+    return costs, (f"{note} are taken as half of it each",) if whole_of else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +249,8 @@ def fit(steps: Sequence[Timeline], *, common_clock: bool = True) -> Fit:
         median = int(np.median(pairs))
         costs = replace(costs, pair=PairCost(median, median, median))
     between = _transfers(steps) if common_clock else {}
+    if common_clock:
+        assumed += _untimed(steps)
     if not between:
         return Fit(costs, actions, None, {}, assumed)
     every = Spread.of(np.concatenate([durations for durations, _ in between.values()]))
@@ -265,14 +273,25 @@ def _cost(durations: IntArray, awaited: BoolArray) -> float:
     return float(np.median(durations[awaited]) if awaited.any() else durations.min())
 
 
+def _untimed(steps: Sequence[Timeline]) -> tuple[str, ...]:
+    """Receives that say nothing of what a transfer costs, in words."""
+    receives = sum(int((step.lane == Lane.RECV).sum()) for step in steps)
+    unknown = receives - sum(int(step.is_timed.sum()) for step in steps)
+    if not unknown:
+        return ()
+    what = f"{unknown} of {receives} receives came" if unknown < receives else f"all {receives} receives came"
+    return (f"{what} from senders that were not recorded: how long they were in transfer is not known",)
+
+
 def _transfers(steps: Sequence[Timeline]) -> dict[tuple[int, int], tuple[IntArray, BoolArray]]:
     """Durations of the receives and which were awaited from before their start, by the stages at both ends."""
     code, duration = _column(steps, "code"), _durations(steps)
     waited, start = _column(steps, "waited"), _column(steps, "start")
     awaited = (waited != UNKNOWN) & (waited <= start)
+    timed: BoolArray = np.concatenate([step.is_timed for step in steps])
     between = {}
     for kind, ahead in ((Kind.RECV_F, -1), (Kind.RECV_B, 1)):
-        of_kind = code_kind(code) == kind
+        of_kind = timed & (code_kind(code) == kind)
         for stage in np.unique(code_stage(code[of_kind])).tolist():
             here = of_kind & (code_stage(code) == stage)
             between[stage + ahead, stage] = duration[here], awaited[here]
