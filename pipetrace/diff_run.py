@@ -12,6 +12,7 @@ from pipetrace.costs import Costs
 from pipetrace.costs_io import costs_to_dict
 from pipetrace.diff import Analysis, Diff, diff, median_step
 from pipetrace.diff.document import document, slip_parts
+from pipetrace.diff.reference import typical_costs
 from pipetrace.errors import CostError, TraceError
 from pipetrace.fit import fit_costs, measured_costs
 from pipetrace.metrics import all_to_alls
@@ -39,7 +40,7 @@ class RunDiff:
         costs_from: Where they come from, in words.
         recording: What was read; of several replicas the first.
         step: Index of the chosen step in `recording.steps`: the one of median makespan.
-        fitted: Whether the costs are fitted to this run.
+        fitted: Whether the costs are fitted to this run: those of the typical stage, so that others stand out.
         waiting: How the ranks of the ideal wait.
         before: The earlier run that stands in the ideal's place, if any.
         held_against: That the run says it ran another schedule than this one, in a sentence.
@@ -172,7 +173,7 @@ def diff_traces(
         paths: A run folder, or traces of one run.
         schedule: What was run; None where the run folder has it.
         costs: Of the ideal. When None: those the run was made to take, where its workload takes exact costs, else
-            the medians of what was measured.
+            the typical stage's by the medians of what was measured.
         transfers: Costs whose transfers the ideal takes, where `costs` is None.
         before: Traces of an earlier run of the same schedule, to be held against in place of an ideal.
         reading: How traces are read: what `read_recording` takes beside paths and schedule, by name.
@@ -252,4 +253,5 @@ def _costs(recording: Recording, measured: Sequence[Timeline], given: Costs | No
     if recording.run is not None and recording.run.costs_are_exact:
         return recording.run.costs, "as the run's workload was made to take"
     costs, assumed = measured_costs(measured)
-    return costs, "; ".join(["fitted to this run: median of each stage's F, B, I and W", *assumed, _FREE])
+    told = ["fitted to this run: every stage takes what the typical one does, by medians", *assumed, _FREE]
+    return typical_costs(costs), "; ".join(told)
