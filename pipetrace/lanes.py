@@ -45,7 +45,7 @@ def lane_times(schedule: Schedule, costs: Costs) -> LaneTimes:
     links, duration, fence = schedule.links, costs.durations(schedule), schedule.fences
     with_other = fenced_pairs(schedule)
     other = dict(zip(with_other.tolist(), (with_other + 1).tolist(), strict=True))
-    order = _gathered(links, with_other).order
+    order = issue_order(schedule)
     # A part waits for one other at most: a forward for the part before, a backward for the part behind. Its own
     # forward, or I, ran before it on the same lane.
     producer = np.where(links.inputs != NO_ROW, links.inputs, links.gradients)
@@ -69,6 +69,15 @@ def lane_times(schedule: Schedule, costs: Costs) -> LaneTimes:
     start_of = np.array(starts, dtype=np.int64)
     there = start_of[producer] + delay
     return LaneTimes(start_of[:-1], start_of[:-1] + duration, there, np.array(idle_since, dtype=np.int64))
+
+
+def issue_order(schedule: Schedule) -> IntArray:
+    """All rows, the lists' orders kept, in an order in which whatever a row waits for stands before it.
+
+    Raises:
+        DeadlockError: There is none.
+    """
+    return _gathered(schedule.links, fenced_pairs(schedule)).order
 
 
 def fenced_pairs(schedule: Schedule) -> IntArray:

@@ -16,6 +16,7 @@ from pipetrace.execute.board import Board, Phase
 from pipetrace.execute.lanes import LanesStep
 from pipetrace.execute.program import compile_rank
 from pipetrace.execute.stages.base import PartStage
+from pipetrace.execute.step import Seat
 from pipetrace.lanes import fenced_pairs
 from pipetrace.links import NO_ROW
 from pipetrace.passes import MoeOrder, Overlap, expand_moe
@@ -80,16 +81,8 @@ def made(
     assert all(isinstance(stage, PartStage) for stage in stages.values())
     labels, board = Labels(), Board(schedule.ranks)
     line = board.line(0)
-    step = LanesStep(
-        compile_rank(schedule, 0),
-        dict(stages),
-        Loopback(),
-        lambda _receive: torch.zeros(1),
-        line,
-        labels,
-        schedule=schedule,
-        beside=line.beside(),
-    )
+    seat = Seat(compile_rank(schedule, 0), dict(stages), Loopback(), lambda _receive: torch.zeros(1), line, labels)
+    step = LanesStep(seat, schedule=schedule, beside=line.beside())
     return step, stages, labels, board
 
 

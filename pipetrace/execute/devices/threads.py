@@ -116,6 +116,9 @@ class ThreadDevice:
         """See `Device`."""
         sleep_until(time.perf_counter_ns() + ns)
 
+    def use(self, value: torch.Tensor) -> None:
+        """See `Device`: work holds what it reads."""
+
     def recording(self) -> profile:
         """See `Device`: all threads are recorded, not only the one that starts it."""
         from torch._C._profiler import _ExperimentalConfig
