@@ -9,7 +9,7 @@ from fractions import Fraction
 from pipetrace.costs import Costs
 from pipetrace.errors import CostError, PipetraceError, ScheduleError, SizeError
 from pipetrace.metrics import AllToAlls, Bubbles, PeakInFlight, all_to_alls, bubbles, peak_in_flight_of
-from pipetrace.passes import MoeOrder, Overlap, expand_moe, has_split_pairs, stage_costs, stage_schedule
+from pipetrace.passes import MoeOrder, Overlap, expand_moe, stage_costs, stage_schedule
 from pipetrace.same_model import cut
 from pipetrace.schedule import Schedule
 from pipetrace.shown import shown
@@ -277,7 +277,7 @@ def _row_in_parts(
             if "costs" in candidate.takes:
                 schedule = candidate.build(p, m, options, stage_costs(costs, overlap))
         if setting.in_stages:
-            costs = stage_costs(costs, overlap, split_pairs=has_split_pairs(schedule))
+            costs = stage_costs(costs, overlap, schedule)
             schedule = stage_schedule(schedule, overlap)
         else:
             schedule = expand_moe(schedule, overlap, costs)

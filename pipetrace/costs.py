@@ -194,6 +194,7 @@ class Costs:
         stages: Costs of single stages.
         pair: Cost of an overlapped pair, or of pairs by their place in a run; when None a pair lasts F + B of its
             stages, with both outputs at its end.
+        pairs: The same of single pairs, by the stage of the forward and that of the backward; all others cost `pair`.
         p2p: ns from an output's being ready to its arrival on another rank, the latency; within a rank it is free.
         network: What sizes, bandwidths, nodes and single links add or change.
         layer: Costs of the parts of an MoE layer, for schedules in parts; 1 ms for each F, I and W when None.
@@ -202,7 +203,8 @@ class Costs:
             scatters as its forward.
 
     Raises:
-        CostError: `p2p` is negative, or over 1,000 s; or a message takes as long.
+        CostError: `p2p` is negative, or over 1,000 s; or a message takes as long; or single pairs have costs, and all
+            others none.
     """
 
     default: StageCosts = UNIT_STAGE
@@ -213,8 +215,11 @@ class Costs:
     layer: LayerCosts | None = None
     stage_layers: Mapping[int, LayerCosts] = field(default_factory=dict)
     jitter: Jitter | None = None
+    pairs: Mapping[tuple[int, int], PairCost | RunCosts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.pairs and self.pair is None:
+            raise CostError("pairs of single stages have costs, but all others none", "give the cost of a pair as well")
         if not is_count(self.p2p, MAX_COST):
             raise CostError(f"a transfer costs {shown(self.p2p)} ns", "give a time between 0 and 1000 s")
         # Told where the costs are read, rather than when a schedule is simulated.
@@ -275,7 +280,8 @@ class Costs:
         Raises:
             CostError: A single stage's costs are of none of `stages` stages; `what` has these.
         """
-        strays = [stage for stage in (*self.stages, *self.stage_layers) if not 0 <= stage < stages]
+        named = (*self.stages, *self.stage_layers, *(stage for pair in self.pairs for stage in pair))
+        strays = [stage for stage in named if not 0 <= stage < stages]
         if strays:
             raise CostError(
                 f"the costs name stage {min(strays)}, but {what} has {stages} stages, from 0",
@@ -335,15 +341,20 @@ class Costs:
 
     def _pair_column(self, schedule: Schedule, name: str) -> IntArray:
         """One figure of every row's pair, by where in a run of pairs it stands; of use where a row is one."""
-        of = self.pair
-        if of is None:
+        if self.pair is None:
             return np.zeros(len(schedule), dtype=np.int64)
-        if isinstance(of, PairCost):
-            return np.full(len(schedule), getattr(of, name), dtype=np.int64)
         paired, same_rank = schedule.partner[1:] != NO_ACTION, np.diff(schedule.rank) == 0
         runs_on = paired & (schedule.partner[:-1] != NO_ACTION) & same_rank
         place = np.concatenate([[0], runs_on]) + 2 * np.concatenate([runs_on, [0]])
-        column: IntArray = np.array([getattr(pair, name) for pair in of.by_place], dtype=np.int64)[place]
+
+        def by_place(of: PairCost | RunCosts) -> list[int]:
+            return [getattr(pair, name) for pair in (of.by_place if isinstance(of, RunCosts) else (of,) * 4)]
+
+        column: IntArray = np.array(by_place(self.pair), dtype=np.int64)[place]
+        forward, backward = code_stage(schedule.code), code_stage(schedule.partner)
+        for stages, of in self.pairs.items():
+            mine = (schedule.partner != NO_ACTION) & (forward == stages[0]) & (backward == stages[1])
+            column[mine] = np.array(by_place(of), dtype=np.int64)[place[mine]]
         return column
 
     def _recompute(self, schedule: Schedule) -> IntArray:

@@ -15,7 +15,7 @@ from pipetrace.parts_io import parts_from_dict, parts_to_dict
 from pipetrace.shown import shown
 from pipetrace.times import UNITS, parse_time, table_time
 
-_ENTRIES = ("unit", "p2p", "default", "stages", "pair", "network", "parts", "model", "memory", "jitter")
+_ENTRIES = ("unit", "p2p", "default", "stages", "pair", "pairs", "network", "parts", "model", "memory", "jitter")
 _PAIR_ENTRIES = ("duration", "forward_ready", "backward_ready")
 _RUN_ENTRIES = ("alone", "first", "inner", "last")
 _STAGE_ENTRIES = ("F", "I", "W", "B", "recompute", "reduce_grad", "optim")
@@ -69,6 +69,8 @@ def costs_to_dict(costs: Costs) -> dict[str, Any]:
         out["stages"] = {str(stage): table(of) for stage, of in sorted(costs.stages.items())}
     if costs.pair is not None:
         out["pair"] = _pair_to_dict(costs.pair)
+    if costs.pairs:
+        out["pairs"] = {f"{f}-{b}": _pair_to_dict(of) for (f, b), of in sorted(costs.pairs.items())}
     if costs.network != Network():
         out["network"] = _network_to_dict(costs.network)
     if costs.jitter is not None:
@@ -111,6 +113,7 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
         default = { F = 1, I = 1, W = 1 }        # and B, where it is not I + W
         stages.0 = { F = 1.2 }                   # what differs from the default; B is I + W again with a new I or W
         pair = { duration = 2.5, forward_ready = 2.0, backward_ready = 2.5 }
+        pairs.0-3 = { duration = 3 }             # a single one: stage 0's forward with stage 3's backward
         jitter = { share = 0.5, seed = 0 }       # single actions take between half and one and a half times as long
 
         [network]                                # what a transfer takes beside p2p, its latency
@@ -173,16 +176,24 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
             raise CostError(f"{name} of the costs has no duration")
         return PairCost(**{entry: pair.get(entry, pair["duration"]) for entry in _PAIR_ENTRIES})
 
-    pair: PairCost | RunCosts | None = None
-    if isinstance(of_pair := table.get("pair"), Mapping) and set(of_pair) == set(_RUN_ENTRIES):
-        pair = RunCosts(**{name: pair_cost(f"pair.{name}", of_pair[name]) for name in _RUN_ENTRIES})
-    elif "pair" in table:
-        pair = pair_cost("pair", of_pair)
+    def run_costs(name: str, given: Any) -> PairCost | RunCosts:
+        if isinstance(given, Mapping) and set(given) == set(_RUN_ENTRIES):
+            return RunCosts(**{entry: pair_cost(f"{name}.{entry}", given[entry]) for entry in _RUN_ENTRIES})
+        return pair_cost(name, given)
+
+    pairs = table.get("pairs", {})
+    named = {_LINK.fullmatch(str(key)): of for key, of in pairs.items()} if isinstance(pairs, Mapping) else {None: None}
+    if None in named:
+        raise CostError(
+            "pairs of the costs are no table of a forward's and a backward's stage",
+            "write pairs.0-3 = { duration = 2.5 }",
+        )
     layer, stage_layers = _layers_from_dict(table, unit)
     return Costs(
         default=StageCosts(**default),
         stages={int(key): of_stage(numbers(f"stages.{key}", of, _STAGE_ENTRIES)) for key, of in stages.items()},
-        pair=pair,
+        pair=run_costs("pair", table["pair"]) if "pair" in table else None,
+        pairs={(int(m[1]), int(m[2])): run_costs(f"pairs.{m[0]}", of) for m, of in named.items() if m is not None},
         p2p=table_time(table.get("p2p", 0), unit),
         network=_network_from_dict(table.get("network", {}), unit),
         layer=layer,

@@ -16,6 +16,7 @@ from pipetrace.action import (
     Kind,
     Part,
     code_kind,
+    code_layer,
     code_part,
     code_stage,
 )
@@ -40,7 +41,8 @@ def measured_costs(steps: Sequence[Timeline]) -> tuple[Costs, tuple[str, ...]]:
     where it has no forward or no backward, the median of the other stages stands in; where of I and W one is missing,
     it costs nothing (a first stage may make no input gradient). Where a stage has no full backward, B is I + W.
 
-    Of a schedule in parts of layers the same is fitted for every part, over all layers of a stage.
+    Of a schedule in parts of layers the same is fitted for every part, over all layers of a stage; F, B, I and W are
+    what the parts come to, and the default those of the usual stage.
 
     Args:
         steps: Measured timelines of one schedule.
@@ -161,7 +163,11 @@ def _fit_parts(steps: Sequence[Timeline]) -> tuple[Costs, tuple[str, ...]]:
 
     layer = LayerCosts(**{part.name.lower(): usual(part) for part in Part})
     note = f"the backward was measured whole{'' if set(whole_of) == set(stages) else ' in places'}: I and W of a part"
-    return Costs(layer=layer, stage_layers=layers), (f"{note} are taken as half of it each",) if whole_of else ()
+    held = {s: np.unique(code_layer(code[code_stage(code) == s])).size for s in stages}
+    whole = {s: StageCosts(**layers[s].whole(held[s])) for s in stages}
+    default = StageCosts(**layer.whole(int(np.median(list(held.values())))))
+    costs = Costs(default, whole, layer=layer, stage_layers=layers)
+    return costs, (f"{note} are taken as half of it each",) if whole_of else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,5 +86,9 @@ class LayerCosts:
         """ns of all parts of one kind together."""
         return int(self.table[kind].sum())
 
+    def whole(self, layers: int) -> dict[str, int]:
+        """ns of F, B, I and W of a stage of so many such layers that stands alone: the sum of its parts."""
+        return {kind.name: layers * self.total(kind) for kind in (Kind.F, Kind.B, Kind.I, Kind.W)}
+
 
 PART_NAMES: Mapping[str, Part] = {field.name: Part[field.name.upper()] for field in fields(LayerCosts)}

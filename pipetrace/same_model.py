@@ -10,15 +10,25 @@ from dataclasses import fields, replace
 from fractions import Fraction
 
 from pipetrace.costs import Costs, PairCost, RunCosts, StageCosts
+from pipetrace.errors import CostError
 
 
 def cut(costs: Costs, ranks: int, stages: int) -> Costs:
     """The costs of a model whose plain pipeline on `ranks` ranks costs `costs`, cut into `stages` stages.
 
     Transfers stay as they are: an activation is as large wherever the model is cut. Times are rounded to the ns.
+
+    Raises:
+        CostError: Pairs of single stages have costs, and the model is to be cut into others.
     """
     if stages == ranks:
         return costs
+    if costs.pairs:
+        first = "-".join(map(str, min(costs.pairs)))
+        raise CostError(
+            f"the costs name the pair {first}, and {stages} stages are others than the {ranks} of the plain pipeline",
+            "leave pairs out of the costs, or give --costs-per chunk",
+        )
     size = Fraction(ranks, stages)
     pair: PairCost | RunCosts | None = costs.pair
     if isinstance(pair, PairCost):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,12 @@ import pytest
 import tomli_w
 from hypothesis import given
 
-from pipetrace.costs import Costs, Link, Network, PairCost, StageCosts
+from pipetrace.costs import Costs, Link, Network, PairCost, RunCosts, StageCosts
 from pipetrace.costs_io import costs_from_dict, costs_to_dict, parse_costs
 from pipetrace.errors import CostError
 from pipetrace.part_costs import PartCosts
 from pipetrace.placement import Placement
+from pipetrace.same_model import cut
 from pipetrace.schedule import Schedule
 from pipetrace.times import parse_time
 from tests.strategies import costs
@@ -236,3 +238,27 @@ def test_few_pairs_of_many_ranks_cost_little() -> None:
     costs = Costs(p2p=7, network=Network(links={(2, 3): Link(5), (3, 2): Link(6)}))
     assert costs.transfer_times(many, many + 1)[:4].tolist() == [7, 7, 5, 7]
     assert costs.transfer_times(many, many).sum() == 0
+
+
+def test_single_pairs_have_costs_of_their_own() -> None:
+    run = {name: {"duration": 2} for name in ("alone", "first", "inner", "last")}
+    costs = costs_from_dict(
+        {"pair": {"duration": 5}, "pairs": {"0-1": {"duration": 3, "forward_ready": 1}, "1-0": run}}
+    )
+    assert costs.pairs[0, 1] == PairCost(3 * MS, MS, 3 * MS)
+    assert isinstance(costs.pairs[1, 0], RunCosts)
+    assert costs_from_dict(costs_to_dict(costs)) == costs
+    for table, message in (
+        ({"pairs": {"0-1": {"duration": 3}}}, "all others none"),
+        ({"pair": {"duration": 5}, "pairs": {"0": {"duration": 3}}}, "pairs of the costs are no table"),
+        ({"pair": {"duration": 5}, "pairs": 3}, "pairs of the costs are no table"),
+        ({"pair": {"duration": 5}, "pairs": {"0-1": {"forward_ready": 3}}}, "pairs.0-1 of the costs has no duration"),
+    ):
+        with pytest.raises(CostError, match=message):
+            costs_from_dict(table)
+    schedule = of("0F0 1F0 (0F1;1B0)OVERLAP_F_B 1F1 1B1 0B0 0B1", placement=Placement.loop(1, 2), microbatches=2)
+    assert costs.durations(schedule).tolist()[2] == 3 * MS
+    with pytest.raises(CostError, match="the costs name stage 7"):
+        replace(costs, pairs={(0, 7): PairCost(1, 1, 1)}).durations(schedule)
+    with pytest.raises(CostError, match="the costs name the pair 0-1"):
+        cut(costs, 2, 4)

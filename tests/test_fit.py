@@ -71,6 +71,9 @@ def test_costs_of_parts_come_back() -> None:
     assert fitted.stage_layers == given.stage_layers
     assert assumed == ()
     assert fitted.layer_of(9).attn == PartCosts(5, 11, 16)
+    # Whole stages take what the parts of their two layers do; those of a layer are 74, 96, 90 and 186.
+    assert fitted.of(0) == StageCosts(2 * 74, 2 * 96, 2 * 90, B=2 * 186)
+    assert fitted.default == StageCosts(**fitted.layer_of(9).whole(2))
     whole = expand_moe(build("1f1b", 2, 2), Overlap(MoeOrder.SERIAL))
     fitted, assumed = measured_costs([simulate(whole, given)])
     assert fitted.layer_of(0).attn == PartCosts(10, 25, 25)

@@ -93,7 +93,7 @@ LAYERS = {
     "metrics": {"action", "costs", "errors", "lanes", "links", "schedule", "timeline", "times", "transfers"},
     "fit": {"action", "costs", "errors", "part_costs", "timeline"},
 }
-LAYERS["same_model"] = {"costs"}
+LAYERS["same_model"] = {"costs", "errors"}
 LAYERS["compare"] = {
     "passes",
     "costs",
@@ -135,7 +135,7 @@ LAYERS["passes"] = {
     "timeline",
     "transfers",
 }
-LAYERS["diff"] = CORE
+LAYERS["diff"] = CORE | {"passes"}
 LAYERS["trace"] = CORE
 LAYERS["run_record"] = CORE | {"diff", "trace"}
 LAYERS["diff_run"] = CORE | {"diff", "run_record", "trace"}

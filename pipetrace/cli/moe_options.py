@@ -13,7 +13,7 @@ from pipetrace.cli.options import ActionCosts
 from pipetrace.costs import Costs
 from pipetrace.errors import ScheduleError
 from pipetrace.parts_io import parse_parts
-from pipetrace.passes import After, MoeOrder, Overlap, expand_moe, has_split_pairs, stage_costs, stage_schedule
+from pipetrace.passes import After, MoeOrder, Overlap, expand_moe, stage_costs, stage_schedule
 from pipetrace.report.overlap import InParts
 from pipetrace.schedule import Schedule
 from pipetrace.shown import shown
@@ -155,9 +155,6 @@ class MoeOptions:
                     f"{whole.name} is in parts of layers already", "of the options for MoE layers only --parts is left"
                 )
             return Planned(whole, costs)
-        of_stages = stage_costs(costs, overlap, split_pairs=has_split_pairs(whole))
-        stages = stage_schedule(whole, overlap)
         if self.grain is Grain.STAGE:
-            return Planned(stages, of_stages)
-        parts = InParts(overlap, costs, whole, (stages, of_stages))
-        return Planned(expand_moe(whole, overlap, costs), costs, parts)
+            return Planned(stage_schedule(whole, overlap), stage_costs(costs, overlap, whole))
+        return Planned(expand_moe(whole, overlap, costs), costs, InParts(overlap, costs, whole))

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from pipetrace.action import NO_ACTION
 from pipetrace.costs import Costs
 from pipetrace.diff.clocks import Clocks, find_clocks
 from pipetrace.diff.contrast import Overlapped, StageShare, overlapped_against_alone, stage_balance
@@ -15,17 +16,18 @@ from pipetrace.diff.fault import Case, Fault, FaultKind
 from pipetrace.diff.find import Found, find_faults
 from pipetrace.diff.match import Diff, diff
 from pipetrace.diff.noise import Noise, noise_of
-from pipetrace.diff.observe import Observed, observe
+from pipetrace.diff.observe import NOBODY, Observed, observe
 from pipetrace.diff.paths import Paths, compare_paths
 from pipetrace.diff.reference import References, references, typical_costs
 from pipetrace.diff.replay import Graph, Inputs
 from pipetrace.diff.slip import Slips, slips
-from pipetrace.diff.waits import Waits, waits
+from pipetrace.diff.waits import Awaits, Waits, waits
 from pipetrace.diff.waterfall import Waterfall, waterfall
 from pipetrace.diff.what_if import WhatIf, other_schedules, what_if
 from pipetrace.diff.work import Work
 from pipetrace.fit import measured_costs
 from pipetrace.metrics import critical_path
+from pipetrace.metrics.tiles import Lookup
 from pipetrace.schedule import Schedule
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
@@ -167,11 +169,38 @@ class Analysis:
     def waits(self) -> tuple[Waits, Waits]:
         """What idle time waited for, in the ideal and in what was measured."""
         ideal = waits(self.schedule, self.of.ideal, None if self.before else self.costs)
-        return ideal, waits(self.schedule, self.measured)
+        return ideal, waits(self.schedule, self.measured, unrecorded=self._unrecorded)
 
     @cached_property
-    def references(self) -> References:
-        """The step against costs fitted to it."""
+    def absent(self) -> tuple[int, ...]:
+        """Ranks that were not recorded: of them nothing is known, and of what others waited for from them no cause."""
+        recorded = set(self.of.recorded)
+        if self.before:
+            recorded &= set(np.unique(self.of.ideal.rank[self.of.ideal.is_compute]).tolist())
+        return tuple(sorted(set(self.work.rank[self.work.in_schedule].tolist()) - recorded))
+
+    @cached_property
+    def _unrecorded(self) -> Lookup | None:
+        """Finds by an action's code the rank that makes what it needs and was not recorded."""
+        if not self.absent:
+            return None
+        mine = np.flatnonzero(self.seen.awaits != NOBODY)
+        paired = mine[self.work.partner[mine] != NO_ACTION]
+        codes = np.concatenate([self.work.code[mine], self.work.partner[paired]])
+        return Lookup(codes, np.concatenate([self.seen.awaits[mine], self.seen.awaits[paired]]))
+
+    @cached_property
+    def awaited_unrecorded(self) -> dict[int, int]:
+        """ns that each rank stood idle for what ranks that were not recorded make; ranks that did."""
+        measured = self.waits[1]
+        times = {rank: measured.of(rank)[Awaits.UNRECORDED] for rank in measured.busy}
+        return {rank: ns for rank, ns in times.items() if ns}
+
+    @cached_property
+    def references(self) -> References | None:
+        """The step against costs fitted to it; None where a rank was not recorded, whose costs nobody knows."""
+        if self.absent:
+            return None
         given = None if self.fitted or self.before else self.costs
         return references(self.schedule, self.steps or [self.measured], self.measured, given)
 
@@ -184,7 +213,8 @@ class Analysis:
     def found(self) -> Found:
         """The faults, what lengthens the step most first."""
         got_shorter = self.before and self.measured.makespan < self.of.ideal.makespan
-        return find_faults(self.case, self.noise, self._clock_faults(), got_shorter=got_shorter)
+        clocks = self._clock_faults()
+        return find_faults(self.case, self.noise, clocks, got_shorter=got_shorter, whole=not self.absent)
 
     def _clock_faults(self) -> list[Fault]:
         clocks = self.clocks
@@ -211,8 +241,8 @@ class Analysis:
 
     @cached_property
     def what_if(self) -> list[WhatIf]:
-        """Replays with one thing otherwise."""
-        return what_if(self.case)
+        """Replays with one thing otherwise; none where a rank was not recorded, as it would have been another too."""
+        return [] if self.absent else what_if(self.case)
 
     @cached_property
     def other_schedules(self) -> list[WhatIf]:
@@ -223,7 +253,7 @@ class Analysis:
     def paths(self) -> Paths:
         """Both critical paths."""
         ideal = critical_path(self.schedule, self.of.ideal, costs=None if self.before else self.costs)
-        return compare_paths(ideal, critical_path(self.schedule, self.measured))
+        return compare_paths(ideal, critical_path(self.schedule, self.measured), self._unrecorded)
 
     @cached_property
     def stages(self) -> list[StageShare]:

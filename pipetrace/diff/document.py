@@ -8,7 +8,7 @@ import numpy as np
 
 from pipetrace.action import code_text
 from pipetrace.diff.analysis import Analysis
-from pipetrace.diff.paths import Paths, time_on
+from pipetrace.diff.paths import Paths
 from pipetrace.diff.slip import NO_PREDECESSOR
 from pipetrace.diff.waits import Awaits, Waits
 from pipetrace.diff.what_if import WhatIf
@@ -39,8 +39,8 @@ def document(of: Analysis) -> dict[str, Any]:
                 "amount": fault.amount,
                 "count": fault.count,
                 "total_ns": fault.total,
-                "effect_ns": fault.effect,
-                "felt": found.is_felt(fault),
+                "effect_ns": fault.effect if found.whole else None,
+                "felt": found.is_felt(fault) if found.whole else None,
             }
             for fault in found.faults
         ],
@@ -57,7 +57,10 @@ def document(of: Analysis) -> dict[str, Any]:
             "deviation_ns": fall.deviation,
             "notes": list(fall.notes),
         },
-        "references": {
+        "not_recorded": list(of.absent),
+        "references": None
+        if references is None
+        else {
             "work_ns": references.work,
             "schedule_ns": references.schedule,
             "imbalance_ns": references.imbalance,
@@ -142,7 +145,7 @@ def _paths(of: Paths) -> dict[str, Any]:
         "joins_at": None if of.joins_at is None else str(of.joins_at.action),
         **{
             name: {
-                "time_ns": dict(time_on(path)),
+                "time_ns": dict(time),
                 "steps": [
                     {
                         "action": str(step.action),
@@ -156,6 +159,9 @@ def _paths(of: Paths) -> dict[str, Any]:
                     for step in path
                 ],
             }
-            for name, path in (("ideal", of.ideal), ("measured", of.measured))
+            for name, path, time in (
+                ("ideal", of.ideal, of.ideal_time),
+                ("measured", of.measured, of.measured_time),
+            )
         },
     }

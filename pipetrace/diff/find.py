@@ -25,18 +25,23 @@ class Found:
         faults: See above.
         noise: Of the makespan.
         makespan: ns of the measured step, on clocks that agree.
+        whole: Whether all ranks were recorded. If not, nobody knows what the step would take without a fault, as others
+            wait for ranks of which nothing is known: the faults are the largest first by their own time.
     """
 
     faults: tuple[Fault, ...]
     noise: Noise
     makespan: int
+    whole: bool = True
 
     def is_felt(self, fault: Fault) -> bool:
-        """Whether a fault changes the makespan by more than noise does."""
-        return abs(fault.effect) > max(_FELT * self.noise.makespan, _LEAST_SHARE * self.makespan)
+        """Whether a fault changes the makespan by more than noise does; none is known to where ranks are missing."""
+        return self.whole and abs(fault.effect) > max(_FELT * self.noise.makespan, _LEAST_SHARE * self.makespan)
 
 
-def find_faults(case: Case, noise: Noise, first: Sequence[Fault] = (), *, got_shorter: bool = False) -> Found:
+def find_faults(
+    case: Case, noise: Noise, first: Sequence[Fault] = (), *, got_shorter: bool = False, whole: bool = True
+) -> Found:
     """What is at fault in a measured step.
 
     Args:
@@ -44,6 +49,7 @@ def find_faults(case: Case, noise: Noise, first: Sequence[Fault] = (), *, got_sh
         noise: Of its makespan.
         first: Faults that were found before, their effect known.
         got_shorter: Whether it is to be said why the step is shorter, not why it is longer.
+        whole: Whether all ranks were recorded.
     """
     found = [*compute_faults(case), *link_faults(case), *post_faults(case), *gap_faults(case), *order_faults(case)]
     effects: dict[int, int] = {}
@@ -56,7 +62,7 @@ def find_faults(case: Case, noise: Noise, first: Sequence[Fault] = (), *, got_sh
                 now = case.seen.graph.makespans(steps[:1])[0]
             effects |= dict(zip(mine, (now - healed for healed in without), strict=True))
     faults = [*first, *(replace(fault, effect=effects[i]) for i, fault in enumerate(found))]
-    result = Found((), noise, case.seen.makespan)
+    result = Found((), noise, case.seen.makespan, whole)
     # What clocks show is no time at all, but everything else rests on it.
     faults.sort(
         key=lambda fault: (

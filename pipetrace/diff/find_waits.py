@@ -10,6 +10,7 @@ import numpy as np
 from pipetrace.action import BoolArray, IntArray, code_text
 from pipetrace.diff.fault import Case, Fault, FaultKind
 from pipetrace.diff.find_compute import OUTLIER, singles
+from pipetrace.diff.observe import NOBODY
 from pipetrace.diff.patterns import CellSet, FloatArray, cells_of, explain, robust_deviation
 from pipetrace.diff.replay import NEVER, Inputs
 
@@ -58,7 +59,9 @@ def gap_faults(case: Case) -> list[Fault]:
     seen, work, inputs = case.seen, case.work, case.seen.inputs
     n = len(work)
     over = (inputs.gap - case.reference.gap).astype(np.float64)
-    told = seen.known & case.reference.present & work.in_schedule & (seen.graph.previous < n)
+    # What waits for a rank that was not recorded may have had to.
+    told = seen.known & case.reference.present & work.in_schedule & (seen.graph.previous < n) & (seen.awaits == NOBODY)
+    every = np.flatnonzero(told)
     # A pause can hide behind a wait for data; where the lane alone held a row up it is seen whole.
     bound = told & (np.append(seen.there, NEVER)[seen.graph.needs].max(axis=0, initial=NEVER) <= seen.idle_from)
     for rank in np.unique(work.rank[told]).tolist():
@@ -72,7 +75,6 @@ def gap_faults(case: Case) -> list[Fault]:
 
     found = _by_rank(case, work.rank, told, over, FaultKind.GAP, healed)
     # What was waited for and what was not have gaps of their own.
-    every = np.flatnonzero(seen.known & case.reference.present & work.in_schedule & (seen.graph.previous < n))
     group = work.rank[every] * 2 + bound[every]
     usual = np.full(every.size, np.median(over[every]) if every.size else 0.0)
     for one in np.unique(group).tolist():

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from pipetrace.action import IntArray
 from pipetrace.diff.fault import Case
+from pipetrace.diff.observe import NOBODY
 from pipetrace.diff.patterns import robust_deviation
 from pipetrace.diff.replay import Inputs
 
@@ -51,7 +52,8 @@ def _drawn(case: Case) -> list[Inputs]:
     rng = np.random.default_rng(0)
     tile = np.stack([work.rank, work.pipe, work.stage, work.kind, case.seen.known], axis=1)
     of_tile = np.unique(tile, axis=0, return_inverse=True)[1].ravel()
-    of_rank = work.rank * 2 + case.seen.known
+    # How long one waits for a rank that was not recorded is nobody's noise.
+    of_rank = np.where(case.seen.awaits == NOBODY, work.rank * 2 + case.seen.known, -1 - np.arange(len(work)))
     of_link = work.link * 2 + case.seen.moved
     replays = []
     for _ in range(_REPLAYS):

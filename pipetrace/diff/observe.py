@@ -21,6 +21,8 @@ from pipetrace.metrics.chunks import halves
 from pipetrace.metrics.tiles import Lookup
 from pipetrace.timeline import UNKNOWN, Timeline
 
+NOBODY = -1
+"""No rank."""
 _HARDLY = 0.1  # of the time since a transfer began: a wait this short may be the host's
 _TRIVIAL = 3  # times as long as waits for data that is there usually are: no longer such a wait
 
@@ -43,6 +45,7 @@ class Observed:
         tracked: Transfers whose receive is in the timeline; shape (k,).
         seen: Transfers whose time was seen, not taken from the others of their link; shape (k,).
         recorded: Ranks that have rows.
+        awaits: A rank that was not recorded and makes what a row needs, `NOBODY` where there is none; shape (n,).
         makespan: First to last F, B, I or W.
         exact: Whether the timeline was simulated: then a receive ends with its arrival.
     """
@@ -59,6 +62,7 @@ class Observed:
     tracked: BoolArray
     seen: BoolArray
     recorded: tuple[int, ...]
+    awaits: IntArray
     makespan: int
     exact: bool
 
@@ -114,6 +118,9 @@ def observe(work: Work, timeline: Timeline, base: Inputs) -> Observed:
     gap = np.where(known, np.maximum(start - since, 0), 0)
     early = np.where(known, np.maximum(since - start, 0), 0)
     recorded = tuple(np.unique(work.rank[known]).tolist())
+    awaits = np.full(n, NOBODY, dtype=np.int64)
+    unrecorded = known[work.consumer] & ~np.isin(work.rank[work.producer], recorded)
+    awaits[work.consumer[unrecorded]] = work.rank[work.producer[unrecorded]]
     return Observed(
         graph,
         start,
@@ -127,6 +134,7 @@ def observe(work: Work, timeline: Timeline, base: Inputs) -> Observed:
         tracked,
         seen,
         recorded,
+        awaits,
         tiles.makespan if len(tiles) else 0,
         exact,
     )

@@ -14,6 +14,7 @@ import numpy as np
 from pipetrace.costs import Costs, StageCosts
 from pipetrace.fit import fit_costs
 from pipetrace.metrics import bubbles
+from pipetrace.part_costs import PART_NAMES, LayerCosts, PartCosts
 from pipetrace.schedule import Schedule
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
@@ -61,7 +62,21 @@ def _alike(fitted: Costs, of: Callable[[Sequence[int]], int]) -> Costs:
     made = dict.fromkeys(stages, alike)
     if first is not None:
         made[0] = replace(alike, I=first.I, W=first.W)
-    return replace(fitted, default=alike, stages=made)
+    return replace(fitted, default=alike, stages=made, layer=_alike_layers(fitted, of), stage_layers={})
+
+
+def _alike_layers(fitted: Costs, of: Callable[[Sequence[int]], int]) -> LayerCosts | None:
+    """The layer that all stages then have; a part that one of them does not have, as a first input gradient, is not
+    counted there."""
+    layers = list(fitted.stage_layers.values())
+    if not layers:
+        return fitted.layer
+
+    def alike(part: str, kind: str) -> int:
+        values = [value for layer in layers if (value := getattr(getattr(layer, part), kind))]
+        return of(values) if values else 0
+
+    return LayerCosts(**{part: PartCosts(*(alike(part, kind) for kind in ("F", "I", "W"))) for part in PART_NAMES})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipetrace.errors import ConfigError
+from pipetrace.diff.waterfall import ranks_text
+from pipetrace.errors import ConfigError, TraceError
 from pipetrace.shown import shown
 from pipetrace.times import UNITS
 
 if TYPE_CHECKING:
     from pipetrace.diff.analysis import Analysis
+    from pipetrace.diff.reference import References
 
 _THRESHOLD = re.compile(r"(?P<what>[a-z-]+):\+?(?P<number>[0-9]{1,9}(?:\.[0-9]{1,6})?)(?P<unit>%|ns|us|ms|s)?")
 _HINT = "write bubble:+5%, makespan:+10%, makespan:+2ms, slip:+1ms, residual:+1%, overhead:+10% or missing:0"
@@ -47,11 +49,22 @@ def _slip(of: Analysis) -> Figure:
 
 
 def _overhead(of: Analysis) -> Figure:
-    return Figure(of.references.overhead, of.references.fitted, "ns")
+    ref = _references(of)
+    return Figure(ref.overhead, ref.fitted, "ns")
 
 
 def _imbalance(of: Analysis) -> Figure:
-    return Figure(of.references.imbalance, of.references.fitted - of.references.imbalance, "ns")
+    ref = _references(of)
+    return Figure(ref.imbalance, ref.fitted - ref.imbalance, "ns")
+
+
+def _references(of: Analysis) -> References:
+    if of.references is None:
+        raise TraceError(
+            f"without {ranks_text(of.absent)} neither overhead nor imbalance can be told",
+            "give the traces of all ranks, or leave these thresholds out",
+        )
+    return of.references
 
 
 def _residual(of: Analysis) -> Figure:
@@ -95,7 +108,11 @@ class Threshold:
     relative: bool
 
     def crossed(self, of: Analysis) -> str | None:
-        """What is said where an analysis is over the limit; None where it is not."""
+        """What is said where an analysis is over the limit; None where it is not.
+
+        Raises:
+            TraceError: The figure needs ranks that were not recorded.
+        """
         figure, words = _FIGURES[self.what][0](of), _FIGURES[self.what][1]
         value = figure.value
         if self.relative and figure.whole is not None:

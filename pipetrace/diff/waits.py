@@ -14,14 +14,14 @@ from enum import StrEnum
 import numpy as np
 
 from pipetrace.costs import Costs
+from pipetrace.diff.observe import NOBODY
 from pipetrace.metrics import Cause, Reason, bindings
 from pipetrace.metrics.bindings import NO_TILE
 from pipetrace.metrics.bubbles import Bubbles, bubbles
 from pipetrace.metrics.gaps import pieces_of
+from pipetrace.metrics.tiles import Lookup
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Timeline
-
-NOBODY = -1
 
 
 class Awaits(StrEnum):
@@ -39,6 +39,8 @@ class Awaits(StrEnum):
     """It was made, but the receive was not posted: the lane was blocked by an earlier item."""
     TRANSFER = "transfer"
     """It was under way."""
+    UNRECORDED = "not recorded"
+    """It was made by a rank that was not recorded, so that nobody knows when."""
     HOST = "host"
     """All that is known to be needed was there."""
     NOTHING_LEFT = "nothing left"
@@ -69,19 +71,25 @@ class Waits:
         return sums
 
 
-# What a cause is called here, and behind them what a late post is split from the transfers.
-_AWAITS = (*(Awaits[cause.name] for cause in Cause), Awaits.POST)
+# What a cause is called here; behind them what is split from the transfers, and from what has no known cause.
+_AWAITS = (*(Awaits[cause.name] for cause in Cause), Awaits.POST, Awaits.UNRECORDED)
 _NUMBER = {awaits: number for number, awaits in enumerate(_AWAITS)}
 _FOR_NOBODY = [_NUMBER[Awaits.NOTHING_YET], _NUMBER[Awaits.HOST], _NUMBER[Awaits.NOTHING_LEFT]]
 
 
-def waits(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> Waits:
+def waits(
+    schedule: Schedule,
+    timeline: Timeline,
+    costs: Costs | None = None,
+    unrecorded: Lookup | None = None,
+) -> Waits:
     """What the idle time of a timeline's first replica waited for.
 
     Args:
         schedule: What it is of.
         timeline: Ideal or measured. A rank without an action was not recorded and is in no sum.
         costs: What an ideal was simulated with.
+        unrecorded: Finds by an action's code the rank that makes what it needs and was not recorded.
 
     Raises:
         ScheduleError: The schedule is not valid.
@@ -91,10 +99,16 @@ def waits(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) ->
     rank, start, end, cause, row = pieces_of(of)
     if not len(of.tiles):
         return Waits(figures.makespan, figures.busy, {})
+    for_whom = np.full(cause.size, NOBODY, dtype=np.int64)
+    if unrecorded is not None:
+        without_cause = (row >= 0) & (cause == _NUMBER[Awaits.HOST])
+        for_whom = np.where(without_cause, unrecorded.find(of.tiles.code[row]), NOBODY)
+        cause = np.where(for_whom == NOBODY, cause, _NUMBER[Awaits.UNRECORDED])
     at = np.maximum(row, 0)  # where nothing comes, it is for nobody anyway
     maker = of.producer[at]
     for_nobody = np.isin(cause, _FOR_NOBODY) | (maker == NO_TILE)
     source = np.where(for_nobody, NOBODY, of.tiles.rank[np.maximum(maker, 0)])
+    source = np.where(for_whom == NOBODY, source, for_whom)
     # Under way only from when it was asked for.
     late = (cause == _NUMBER[Awaits.TRANSFER]) & (of.reason[at] == Reason.POSTED)
     under_way = np.where(late, np.clip(of.sent[at], start, end), start)

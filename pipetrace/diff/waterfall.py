@@ -7,6 +7,7 @@ two makespans, so the bars sum exactly, and what is left to the second's own mak
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -137,7 +138,8 @@ def waterfall(work: Work, base: Inputs, base_graph: Graph, measured: Observed, b
     names: list[tuple[Part, str, int | None]] = []
     steps = [base]
     rows = np.zeros(len(work), dtype=np.bool_)
-    for group in np.unique(groups[work.in_schedule]).tolist():
+    # Of ranks that were not recorded there is no compute to put in.
+    for group in np.unique(groups[work.in_schedule & np.isin(work.rank, measured.recorded)]).tolist():
         rows = rows | (groups == group)
         steps.append(with_measured(work, base, measured, rows=rows))
         names.append((Part.COMPUTE, f"compute of {by} {group}", group))
@@ -178,9 +180,15 @@ def waterfall(work: Work, base: Inputs, base_graph: Graph, measured: Observed, b
     return Waterfall(makespans[0], bars, residual, measured.makespan, by, deviation, notes)
 
 
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Ranks in words: "rank 1", "ranks 0, 2"."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
 def _work_name(work: Work, base: Inputs, measured: Observed) -> str:
     absent = sorted(set(work.rank[base.present].tolist()) - set(measured.recorded))
-    name = "missing and extra work"
-    if absent:
-        name += f", and rank{'s' if len(absent) > 1 else ''} {', '.join(map(str, absent))}, not recorded"
-    return name
+    if not absent:
+        return "missing and extra work"
+    waits = f"waits for {ranks_text(absent)}, not recorded"
+    recorded = np.isin(work.rank, measured.recorded)
+    return waits if np.array_equal(base.present & recorded, measured.known) else f"missing and extra work, and {waits}"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
+from pipetrace.action import NO_ACTION, Part
 from pipetrace.costs import Costs
 from pipetrace.diff.fault import Case
 from pipetrace.diff.find_compute import with_durations
@@ -14,6 +16,7 @@ from pipetrace.diff.reference import balanced_costs
 from pipetrace.diff.replay import NEVER, Inputs
 from pipetrace.errors import PipetraceError
 from pipetrace.links import NO_ROW
+from pipetrace.passes import MoeOrder, Overlap, expand_moe
 from pipetrace.same_model import cut
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import build, names
@@ -101,6 +104,8 @@ def _balanced(case: Case) -> np.typing.NDArray[np.int64]:
 def other_schedules(schedule: Schedule, fitted: Costs) -> list[WhatIf]:
     """The ideals of other schedules, and of other numbers of microbatches, at this run's costs; the fastest first.
 
+    Of a run in parts of MoE layers those of other schedules, and of other orders of the parts of its own pairs.
+
     The model is the same: where a schedule cuts it into more stages, each costs as much less. What unequal stages add
     is left out on both sides. With other microbatch numbers the makespan is that of a step of as many.
 
@@ -112,6 +117,8 @@ def other_schedules(schedule: Schedule, fitted: Costs) -> list[WhatIf]:
         return []
     schedule = schedule.compute_only()
     balanced = balanced_costs(fitted)
+    if schedule.has_parts:
+        return _in_parts(schedule, balanced)
     # Of a plain pipeline's stage: the other way round, as if it were cut from this schedule's stages.
     plain = cut(Costs(default=balanced.default, p2p=fitted.p2p), schedule.stages, schedule.ranks)
     now = simulate(schedule, Costs(default=balanced.default, p2p=fitted.p2p)).makespan
@@ -136,3 +143,36 @@ def other_schedules(schedule: Schedule, fitted: Costs) -> list[WhatIf]:
             saved = round(now / schedule.microbatches - each)
             rows.append(WhatIf(f"m = {m}, per microbatch", round(each), saved, ideal=True))
     return rows
+
+
+def _in_parts(schedule: Schedule, costs: Costs) -> list[WhatIf]:
+    """The same for a schedule in parts of MoE layers: other orders of its pairs, and other schedules in the best order.
+
+    The layers are as many; a schedule whose stages cannot be cut so that they have whole ones is left out.
+
+    Args:
+        schedule: What was run.
+        costs: Of the parts of a layer, and of transfers.
+    """
+    layers = Fraction(int(schedule.chain.layers.sum()), schedule.stages)
+    costs = Costs(p2p=costs.p2p, layer=costs.layer)
+    now = simulate(schedule, costs).makespan
+    rows = []
+    for name in names():
+        try:
+            whole = build(name, schedule.ranks, schedule.microbatches)
+        except PipetraceError:
+            continue
+        paired = bool((whole.partner != NO_ACTION).any())
+        held = layers * schedule.stages / whole.stages
+        if held.denominator != 1 or len(whole) * int(held) * len(Part) > MOST_ROWS:
+            continue
+        makespans = {}
+        for order in MoeOrder if paired else (MoeOrder.SERIAL,):
+            expanded = expand_moe(whole, Overlap(order, int(held)), costs)
+            makespans[f"{name} in {order}" if paired else name] = simulate(expanded, costs).makespan
+        if name != schedule.name:
+            best = min(makespans, key=lambda named: makespans[named])
+            makespans = {best: makespans[best]}
+        rows += [WhatIf(named, makespan, now - makespan, ideal=True) for named, makespan in makespans.items()]
+    return sorted((row for row in rows if row.name != schedule.name), key=lambda row: row.makespan)

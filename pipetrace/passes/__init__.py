@@ -11,7 +11,7 @@ from pipetrace.passes.communication import add_communication, remove_communicati
 from pipetrace.passes.expand_moe import expand_moe
 from pipetrace.passes.overlap_orders import After, MoeOrder, Overlap
 from pipetrace.passes.split_backward import split_backward
-from pipetrace.passes.stage_costs import has_split_pairs, stage_costs, stage_schedule
+from pipetrace.passes.stage_costs import stage_costs, stage_schedule
 from pipetrace.passes.weight_gradients import WeightRule, place_weight_gradients
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "WeightRule",
     "add_communication",
     "expand_moe",
-    "has_split_pairs",
     "place_weight_gradients",
     "remove_communication",
     "split_backward",

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipetrace.diff import Analysis
-from pipetrace.diff.paths import time_on
 from pipetrace.diff.waits import Awaits
 from pipetrace.report.units import TimeUnit, percent
 
@@ -100,6 +99,7 @@ _AWAITED = {
     Awaits.LOCAL: "another lane of",
     Awaits.POST: "its own late post, from",
     Awaits.TRANSFER: "a transfer from",
+    Awaits.UNRECORDED: "what was not recorded of",
 }
 
 
@@ -136,8 +136,10 @@ def schedule_rows(of: Analysis, unit: TimeUnit) -> Rows:
 
 
 def reference_rows(of: Analysis, unit: TimeUnit) -> Rows:
-    """The step against costs fitted to it: work, schedule, imbalance, overhead."""
+    """The step against costs fitted to it: work, schedule, imbalance, overhead; none where ranks were not recorded."""
     ref = of.references
+    if ref is None:
+        return Rows("Where the step goes", (), (), "")
     parts = [
         ("work: what a rank computes, mean", ref.work),
         ("schedule: idle with all stages alike", ref.schedule),
@@ -199,8 +201,7 @@ def _fewer(ideal: Mapping[str, int], measured: Mapping[str, int]) -> tuple[Mappi
 def path_rows(of: Analysis, unit: TimeUnit) -> Rows:
     """What both critical paths are spent on."""
     paths = of.paths
-    ideal, measured = time_on(paths.ideal), time_on(paths.measured)
-    ideal, measured = _fewer(ideal, measured)
+    ideal, measured = _fewer(paths.ideal_time, paths.measured_time)
     names = sorted({*ideal, *measured}, key=lambda name: (not name.startswith("rank"), len(name), name))
     both = unit.column([*(ideal.get(name, 0) for name in names), *(measured.get(name, 0) for name in names)])
     rows = [(name, both[i], both[len(names) + i]) for i, name in enumerate(names)]

@@ -12,7 +12,7 @@ from pipetrace.metrics import AllToAlls, PairOverlap, all_to_alls, limits, pair_
 from pipetrace.metrics.overlap import What
 from pipetrace.part_costs import PART_NAMES, LayerCosts
 from pipetrace.parts_io import kinds_of
-from pipetrace.passes import Overlap
+from pipetrace.passes import Overlap, stage_costs, stage_schedule
 from pipetrace.passes.steady_pair import SteadyPair, hides_up_to, steady_pair
 from pipetrace.report.layout import named_values, table_of
 from pipetrace.report.units import TimeUnit, percent, unit_for
@@ -34,13 +34,11 @@ class InParts:
         overlap: How its stages were expanded.
         costs: Of the parts.
         whole: What was expanded.
-        in_stages: What is simulated in whole stages to be held against it, and what those cost.
     """
 
     overlap: Overlap
     costs: Costs
     whole: Schedule
-    in_stages: tuple[Schedule, Costs]
 
     @property
     def layer(self) -> LayerCosts:
@@ -60,7 +58,8 @@ class InParts:
     @property
     def makespan_in_stages(self) -> int:
         """ns that whole stages take, at what their parts come to."""
-        return simulate(*self.in_stages).makespan
+        costs = stage_costs(self.costs, self.overlap, self.whole)
+        return simulate(stage_schedule(self.whole, self.overlap), costs).makespan
 
     def pairs(self, of: AllToAlls) -> list[PairOverlap]:
         """What became of every pair."""

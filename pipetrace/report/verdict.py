@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pipetrace.diff import Analysis, Fault, FaultKind
-from pipetrace.diff.waterfall import Part
+from pipetrace.diff.waterfall import Part, ranks_text
 from pipetrace.report.page import short
 from pipetrace.report.units import TimeUnit, percent, unit_for
 
 MOST_CAUSES = 4
+_OVER = 2.0  # times the noise: a step that is longer by less is not
+_LEAST_OVER = 0.02  # of what it is held against
+_WORTH = 0.1  # of what it is longer by
 _LEAST_SHARE = 0.002  # of the step: what is less is not worth a sentence of its own
+_LEAST_ALONE = 0.01  # the same where nobody can tell what the step feels
 
 
 def verdict(of: Analysis, unit: TimeUnit | None = None) -> list[str]:
@@ -27,23 +31,71 @@ def verdict(of: Analysis, unit: TimeUnit | None = None) -> list[str]:
             "The ranks' clocks were not aligned, so that nothing is said of what one rank waited for from another; "
             "what each rank computed can be compared."
         ]
+    if of.absent:
+        return [_unrecorded(of, unit), *_of_recorded(of, unit), *_swapped(of, unit), _figures(of, unit)]
     found = of.found
     felt = [fault for fault in found.faults if found.is_felt(fault) or fault.kind is FaultKind.CLOCK]
     other = [fault for fault in found.faults if fault not in felt]
     sentences = []
     if felt:
         sentences = [f"{_what(of, fault, unit)}: {_effect(of, fault, unit)}." for fault in felt[:MOST_CAUSES]]
-    elif other:
-        sentences = [f"Nothing that the step feels stands out over the noise; {_small(of, other[0], unit)}."]
-        other = other[1:]
     else:
-        sentences = ["Nothing stands out over the noise."]
+        largest = f"; {_small(of, other[0], unit)}" if other else ""
+        over = _over(of, unit)
+        nothing = "Nothing that the step feels" if other else "Nothing"
+        sentences = [
+            f"No single cause stands out over the noise, but {over}."
+            if over
+            else f"{nothing} stands out over the noise{largest}."
+        ]
+        if over and other:
+            sentences.append(f"Of single causes {_small(of, other[0], unit)}.")
+        other = other[1:]
     worth = [fault for fault in other if abs(fault.total) > _LEAST_SHARE * measured][: MOST_CAUSES - len(felt)]
     if worth and felt:
         sentences.append(
             "Also seen, but not felt: " + "; ".join(_what(of, fault, unit, full=False) for fault in worth) + "."
         )
     return [*sentences, *_swapped(of, unit), _figures(of, unit)]
+
+
+def _unrecorded(of: Analysis, unit: TimeUnit) -> str:
+    """That ranks are missing, and what can therefore not be said."""
+    ranks = ranks_text(of.absent)
+    was, them = ("was", "it") if len(of.absent) == 1 else ("were", "them")
+    times = sorted(of.awaited_unrecorded.items(), key=lambda item: -item[1])
+    waited = ", ".join(f"rank {rank} {_time(unit, ns)}" for rank, ns in times[:MOST_CAUSES])
+    waited += f" and {len(times) - MOST_CAUSES} more" if len(times) > MOST_CAUSES else ""
+    others = f"what others waited for from {them} ({waited})" if times else f"what others waited for from {them}"
+    in_both = " in both runs" if of.before else ""
+    return (
+        f"{ranks[0].upper()}{ranks[1:]} {was} not recorded{in_both}: {others} has no cause here, and what the step "
+        "would take without a cause, imbalance and overhead cannot be told."
+    )
+
+
+def _of_recorded(of: Analysis, unit: TimeUnit) -> list[str]:
+    """What is at fault with the ranks that were recorded, without what it does to the step."""
+    least = _LEAST_ALONE * of.of.measured.makespan
+    found = [fault for fault in of.found.faults if fault.kind is FaultKind.CLOCK or abs(fault.total) > least]
+    if not found:
+        return ["In what was recorded nothing stands out over the noise."]
+    sentences = []
+    for fault in found[:MOST_CAUSES]:
+        effect = f": {_effect(of, fault, unit)}" if fault.kind is FaultKind.CLOCK else ""
+        sentences.append(f"{_what(of, fault, unit)}{effect}.")
+    return sentences
+
+
+def _over(of: Analysis, unit: TimeUnit) -> str | None:
+    """That the step is longer than what it is held against, and by what; None where that is noise."""
+    longer = of.of.measured.makespan - of.waterfall.base
+    if longer <= max(_OVER * of.noise.makespan, _LEAST_OVER * of.waterfall.base):
+        return None
+    largest = sorted((part for part in _parts(of) if part[1] > _WORTH * longer), key=lambda part: -part[1])[:3]
+    made = " and ".join(f"{name} ({_time(unit, size, signed=True)})" for name, size in largest)
+    share = f" ({percent(longer / of.waterfall.base)})" if of.waterfall.base else ""
+    return f"the step is {_time(unit, longer)}{share} over {of.base_name}{f', most of it {made}' if made else ''}"
 
 
 def _swapped(of: Analysis, unit: TimeUnit) -> list[str]:
@@ -60,26 +112,29 @@ def _swapped(of: Analysis, unit: TimeUnit) -> list[str]:
 def _figures(of: Analysis, unit: TimeUnit) -> str:
     fall, measured = of.waterfall, of.of.measured.makespan
     longer = measured - fall.base
-    parts = [
-        f"{name} {_time(unit, size, signed=True)}"
-        for name, part in (
-            ("compute", Part.COMPUTE),
-            ("transfers", Part.TRANSFER),
-            ("late posts", Part.POST),
-            ("order", Part.ORDER),
-            ("host gaps", Part.GAP),
-            ("missing or extra work", Part.WORK),
-        )
-        if (size := fall.of(part))
-    ]
-    rest = measured - of.measured.makespan
-    parts += [f"clocks {_time(unit, rest, signed=True)}"] if rest else []
-    parts += [f"not replayed {_time(unit, fall.residual, signed=True)}"] if fall.residual else []
+    parts = [f"{name} {_time(unit, size, signed=True)}" for name, size in _parts(of)]
     share = f" ({percent(longer / fall.base, signed=True)})" if fall.base else ""
     spread = "" if of.noise.steps is None else f", between steps ±{_time(unit, of.noise.steps)}"
     base = f"{of.base_name[0].upper()}{of.base_name[1:]} takes {_time(unit, fall.base)}"
     noise = f"noise ±{_time(unit, of.noise.makespan)}{spread}"
     return f"{base}, the step {_time(unit, measured)}{share}{': ' if parts else ''}{', '.join(parts)}; {noise}."
+
+
+def _parts(of: Analysis) -> list[tuple[str, int]]:
+    """The waterfall by parts, those that are not 0: name and ns."""
+    fall = of.waterfall
+    work = next(bar.name for bar in fall.bars if bar.part is Part.WORK)
+    parts = [
+        ("compute", fall.of(Part.COMPUTE)),
+        ("transfers", fall.of(Part.TRANSFER)),
+        ("late posts", fall.of(Part.POST)),
+        ("order", fall.of(Part.ORDER)),
+        ("host gaps", fall.of(Part.GAP)),
+        (work, fall.of(Part.WORK)),
+        ("clocks", of.of.measured.makespan - of.measured.makespan),
+        ("not replayed", fall.residual),
+    ]
+    return [(name, size) for name, size in parts if size]
 
 
 def _effect(of: Analysis, fault: Fault, unit: TimeUnit) -> str:

@@ -13,7 +13,6 @@ from pipetrace.costs import Costs, StageCosts
 from pipetrace.diff import Analysis, diff
 from pipetrace.diff.contrast import overlapped_against_alone, stage_balance
 from pipetrace.diff.document import document, slip_parts
-from pipetrace.diff.paths import time_on
 from pipetrace.diff.reference import balanced_costs, makes_no_gradient, typical_costs
 from pipetrace.fit import fit_costs
 from pipetrace.schedule import Schedule
@@ -94,12 +93,14 @@ def test_two_measured_steps() -> None:
 def test_the_step_comes_apart_into_work_schedule_imbalance_and_overhead() -> None:
     of = slow_rank(fitted=True)
     ref = of.references
+    assert ref is not None
     assert ref.work + ref.schedule + ref.imbalance + ref.overhead == ref.measured == of.of.measured.makespan
     assert ref.given is None
     assert ref.work == 8 * (3 * 30 + 45) * MS // 4
     assert ref.imbalance > 0
     assert 0 <= ref.overhead < 5 * MS  # the transfers
     even = Analysis(of.of, of.schedule, COSTS, steps=[simulate(of.schedule, COSTS)]).references
+    assert even is not None
     assert even.imbalance == 0
     assert even.given == simulate(of.schedule, COSTS).makespan
 
@@ -150,9 +151,9 @@ def test_other_schedules_run_the_same_model() -> None:
 def test_paths_part_where_the_slow_rank_takes_over() -> None:
     paths = slow_rank().paths
     assert paths.parts_at is not None
-    for path in (paths.ideal, paths.measured):
-        assert sum(time_on(path).values()) == path[-1].end - path[0].start + path[0].delay
-    assert time_on(paths.measured)["rank 2"] > time_on(paths.ideal)["rank 2"]
+    for path, time in ((paths.ideal, paths.ideal_time), (paths.measured, paths.measured_time)):
+        assert sum(time.values()) == path[-1].end - path[0].start + path[0].delay
+    assert paths.measured_time["rank 2"] > paths.ideal_time["rank 2"]
 
 
 def test_stages_are_balanced_or_not() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pipetrace.costs import Costs
 from pipetrace.diff import Analysis, diff
+from pipetrace.diff.reference import balanced_costs
 from pipetrace.diff.waterfall import Part
 from pipetrace.diff.work import Work
 from pipetrace.part_costs import LayerCosts, PartCosts
@@ -60,3 +63,32 @@ def test_slower_all_to_alls_have_the_fault_and_the_waterfall_sums(order: MoeOrde
     for waits in of.waits:
         for rank, busy in waits.busy.items():
             assert busy + sum(waits.of(rank).values()) == waits.makespan
+
+
+def test_other_orders_and_schedules_run_the_same_layers() -> None:
+    schedule, costs = parts(MoeOrder.ALIGNED), layer(0.5, 0)
+    of = Analysis(diff(simulate(schedule, costs), simulate(schedule, costs)), schedule, costs, fitted=True)
+    rows = {row.name: row for row in of.other_schedules}
+    makespans = {order: simulate(parts(order), costs).makespan for order in (MoeOrder.ALIGNED, MoeOrder.SERIAL)}
+    for order, makespan in makespans.items():
+        row = rows[f"dualpipev in {order}"]
+        assert (row.makespan, row.saved) == (makespan, makespans[MoeOrder.ALIGNED] - makespan)
+    # Four layers on each of two ranks: in one stage of four, or two of two; of a schedule with pairs the best order.
+    plain = simulate(expand_moe(build("1f1b", 2, 6), Overlap(MoeOrder.SERIAL, 4)), costs)
+    assert rows["1f1b"].makespan == plain.makespan
+    assert len([name for name in rows if name.startswith("moe-1f1b in ")]) == 1
+    assert list(rows) == sorted(rows, key=lambda name: rows[name].makespan)
+
+
+def test_layers_that_differ_are_an_imbalance() -> None:
+    schedule = parts(MoeOrder.MEGATRON)
+    unit = layer().layer
+    assert unit is not None
+    slow = Costs(layer=unit, stage_layers={2: replace(unit, mlp=PartCosts(3 * MS, 3 * MS, 3 * MS))})
+    of = Analysis(diff(simulate(schedule, layer()), simulate(schedule, slow)), schedule, layer())
+    assert of.references is not None
+    assert of.references.imbalance > 0
+    assert of.references.overhead == 0
+    balanced = balanced_costs(of.fitted_costs)
+    assert of.references.schedule + of.references.work == simulate(schedule, balanced).makespan
+    assert balanced.layer_of(1).mlp == PartCosts(MS * 3 // 2, MS * 3 // 2, MS * 9 // 8)

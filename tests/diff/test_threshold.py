@@ -27,8 +27,8 @@ def slow() -> Analysis:
         ("makespan:+{}ms", lambda of: (of.of.measured.makespan - of.of.ideal.makespan) / MS),
         ("slip:{}us", lambda of: of.of.slip.max() / 1000),
         ("bubble:+{}%", lambda of: 100 * (of.of.measured_bubbles.fraction - of.of.ideal_bubbles.fraction)),
-        ("overhead:+{}ms", lambda of: of.references.overhead / MS),
-        ("imbalance:+{}ms", lambda of: of.references.imbalance / MS),
+        ("overhead:+{}ms", lambda of: of.references and of.references.overhead / MS),
+        ("imbalance:+{}ms", lambda of: of.references and of.references.imbalance / MS),
     ],
 )
 def test_a_limit_is_crossed_just_above_it(slow: Analysis, text: str, value: object) -> None:

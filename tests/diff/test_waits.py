@@ -3,7 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 
 from pipetrace.costs import Costs, StageCosts
-from pipetrace.diff.waits import NOBODY, Awaits, recorded_bubbles, waits
+from pipetrace.diff.observe import NOBODY
+from pipetrace.diff.waits import Awaits, recorded_bubbles, waits
 from pipetrace.schedule import Schedule
 from pipetrace.schedules import build
 from pipetrace.simulate import simulate

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipetrace.action import Kind, Part
-from pipetrace.passes import MoeOrder, Overlap, expand_moe, stage_costs
+from pipetrace.passes import MoeOrder, Overlap, expand_moe
 from pipetrace.report.overlap import InParts, name_of, overlap_dict, overlap_tables
 from pipetrace.report.units import MILLISECONDS
 from pipetrace.simulate import simulate
@@ -15,7 +15,7 @@ from tests.report.test_terminal import console, printed
 def uneven() -> tuple[Timeline, InParts]:
     """attn 0.5, mlp 2, all-to-alls 1, no W, worked out by hand in tests/passes/test_expand_moe.py."""
     whole, overlap, costs = run_of(8), Overlap(MoeOrder.DUALPIPE), layer(attn=0.5, mlp=2, weight=0)
-    parts = InParts(overlap, costs, whole, (whole, stage_costs(costs, overlap)))
+    parts = InParts(overlap, costs, whole)
     return simulate(expand_moe(whole, overlap, costs), costs), parts
 
 
