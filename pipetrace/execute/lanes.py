@@ -11,7 +11,6 @@ own thread; where compute stands idle for an all-to-all it says so, `WAIT:4F0@2.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -20,12 +19,11 @@ from queue import SimpleQueue
 
 from pipetrace.execute.board import LaneLine, Line
 from pipetrace.execute.lane_rows import NO_FENCE, NO_OTHER, LaneRow, lane_rows
+from pipetrace.execute.sleeping import take_turns
 from pipetrace.execute.step import Receive, Seat, Step, Work
 from pipetrace.schedule import Schedule
 
 _NONE = NO_FENCE  # no row
-_SWITCH_S = 1e-4
-"""How long a thread that spins or computes in Python may keep the other from going on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +78,7 @@ class LanesStep(Step):
     def __init__(self, of: Seat, *, schedule: Schedule, beside: LaneLine, ahead: bool = True) -> None:
         super().__init__(of)
         self._ahead = ahead
-        sys.setswitchinterval(_SWITCH_S)
+        take_turns()
         self._beside = beside
         compute, all_to_all = _split(self._works, lane_rows(schedule, of.program))
         self._compute, self._all_to_all = _Lane(compute, of.line), _Lane(all_to_all, beside)

@@ -92,9 +92,16 @@ def scene(name: str, order: MoeOrder) -> tuple[Schedule, Timeline]:
 
 
 def info(schedule: Schedule, replicas: int) -> RunInfo:
-    sizes = {"ranks": schedule.ranks, "microbatches": schedule.microbatches, "replicas": replicas}
     return RunInfo(
-        schedule=schedule.name, workload="sleep", costs=COSTS, costs_are_exact=True, steps=1, started=1, **sizes
+        schedule=schedule.name,
+        ranks=schedule.ranks,
+        microbatches=schedule.microbatches,
+        workload="sleep",
+        costs=COSTS,
+        costs_are_exact=True,
+        steps=1,
+        started=1,
+        replicas=replicas,
     )
 
 
