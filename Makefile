@@ -7,13 +7,13 @@ BIN := $(VENV)/bin
 
 demo: $(VENV)/.installed
 	@mkdir -p $(DEMO)
-	$(BIN)/pipetrace gen zb-h1 -p 4 -m 8 -o $(DEMO)/zb-h1.json -o $(DEMO)/zb-h1.html
+	$(BIN)/pipetrace gen zb-h1 -p 4 -m 8 -o $(DEMO)/zb-h1.pftrace -o $(DEMO)/zb-h1.html
 	$(BIN)/pipetrace run zb-h1 -p 4 -m 8 --costs F=20,I=20,W=20 -o $(DEMO)/run
 	$(BIN)/pipetrace diff $(DEMO)/run
 	@echo
-	@echo "The ideal:             $(DEMO)/zb-h1.html, and for Perfetto $(DEMO)/zb-h1.json"
+	@echo "The ideal:             $(DEMO)/zb-h1.html, and for Perfetto $(DEMO)/zb-h1.pftrace"
 	@echo "Ideal above measured:  $(DEMO)/run/diff.html"
-	@echo "One trace with both:   $(DEMO)/run/diff.json.gz (open it: $(BIN)/pipetrace open $(DEMO)/run/diff.json.gz)"
+	@echo "One trace with both:   $(DEMO)/run/diff.pftrace (open it: $(BIN)/pipetrace open $(DEMO)/run/diff.pftrace)"
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest

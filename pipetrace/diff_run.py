@@ -181,7 +181,7 @@ def diff_traces(
             contradicts what its traces say of themselves.
     """
     from pipetrace.run_record import check_order, check_record, check_sizes, other_than_recorded
-    from pipetrace.trace.run_folder import SCHEDULE_FILE
+    from pipetrace.trace.run_folder import SCHEDULE_FILE, schedule_file
     from pipetrace.trace.torch_csv import read_csv
     from pipetrace.trace.torch_profiler import read_recording
 
@@ -191,13 +191,12 @@ def diff_traces(
         check_record(folder, recording)
     of_folder = None
     if schedule is None:
-        files = [path / SCHEDULE_FILE for path in paths if (path / SCHEDULE_FILE).is_file()]
-        if not files:
+        of_folder = schedule_file(paths)
+        if of_folder is None:
             raise TraceError(
                 f"{recording.source} has no {SCHEDULE_FILE}",
                 "give the schedule that was run: --schedule NAME or --from FILE.csv, with -m",
             )
-        of_folder = files[0]
         schedule = read_csv(of_folder, recording.run.schedule if recording.run else None).schedule
         check_sizes(of_folder, schedule, recording)
     other = other_than_recorded(schedule, recording)

@@ -23,7 +23,7 @@ from pipetrace.action import (
 from pipetrace.costs import Costs, PairCost, StageCosts
 from pipetrace.errors import TraceError
 from pipetrace.part_costs import LayerCosts, PartCosts
-from pipetrace.timeline import UNKNOWN, Timeline
+from pipetrace.timeline import UNKNOWN, Lane, Timeline
 
 
 def fit_costs(steps: Sequence[Timeline]) -> Costs:
@@ -249,6 +249,8 @@ def fit(steps: Sequence[Timeline], *, common_clock: bool = True) -> Fit:
         median = int(np.median(pairs))
         costs = replace(costs, pair=PairCost(median, median, median))
     between = _transfers(steps) if common_clock else {}
+    if common_clock:
+        assumed += _untimed(steps)
     if not between:
         return Fit(costs, actions, None, {}, assumed)
     every = Spread.of(np.concatenate([durations for durations, _ in between.values()]))
@@ -271,14 +273,25 @@ def _cost(durations: IntArray, awaited: BoolArray) -> float:
     return float(np.median(durations[awaited]) if awaited.any() else durations.min())
 
 
+def _untimed(steps: Sequence[Timeline]) -> tuple[str, ...]:
+    """Receives that say nothing of what a transfer costs, in words."""
+    receives = sum(int((step.lane == Lane.RECV).sum()) for step in steps)
+    unknown = receives - sum(int(step.is_timed.sum()) for step in steps)
+    if not unknown:
+        return ()
+    what = f"{unknown} of {receives} receives came" if unknown < receives else f"all {receives} receives came"
+    return (f"{what} from senders that were not recorded: how long they were in transfer is not known",)
+
+
 def _transfers(steps: Sequence[Timeline]) -> dict[tuple[int, int], tuple[IntArray, BoolArray]]:
     """Durations of the receives and which were awaited from before their start, by the stages at both ends."""
     code, duration = _column(steps, "code"), _durations(steps)
     waited, start = _column(steps, "waited"), _column(steps, "start")
     awaited = (waited != UNKNOWN) & (waited <= start)
+    timed: BoolArray = np.concatenate([step.is_timed for step in steps])
     between = {}
     for kind, ahead in ((Kind.RECV_F, -1), (Kind.RECV_B, 1)):
-        of_kind = code_kind(code) == kind
+        of_kind = timed & (code_kind(code) == kind)
         for stage in np.unique(code_stage(code[of_kind])).tolist():
             here = of_kind & (code_stage(code) == stage)
             between[stage + ahead, stage] = duration[here], awaited[here]

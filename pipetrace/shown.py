@@ -6,15 +6,18 @@ LONGEST = 60
 
 
 def shown(value: object, longest: int = LONGEST) -> str:
-    """`repr` of a value, cut in the middle of nowhere rather than filling the screen.
+    r"""`repr` of a value, cut in the middle of nowhere rather than filling the screen; text keeps its backslashes.
 
     >>> shown("F=x"), shown([1, 2])
     ("'F=x'", '[1, 2]')
+    >>> print(shown(r"mb\d+ of C:\run"))
+    'mb\d+ of C:\run'
     >>> shown("9" * 5000)
     "'99999999999999999999999999999999999999999999999999999999...'"
     """
     if isinstance(value, str):
-        return repr(value if len(value) <= longest - 2 else value[: longest - 4] + "...")
+        text = printable(value if len(value) <= longest - 2 else value[: longest - 4] + "...")
+        return f'"{text}"' if "'" in text and '"' not in text else f"'{text}'"
     if isinstance(value, int) and value.bit_length() > 4 * longest:
         # Python refuses to write out integers of thousands of digits.
         return f"an integer of {value.bit_length()} bits"

@@ -29,9 +29,9 @@ def command(
             "-o",
             "--out",
             metavar="FILE",
-            help="Written by suffix: .html (page), .pftrace or .json (one trace with both; also with .gz), .svg, .png; "
-            "repeatable.",
-            show_default="diff.html and diff.json.gz in the run folder; none with --json or --before",
+            help="Written by suffix: .html (page), .pftrace (one trace with both, for Perfetto) or .json (the same for "
+            "any viewer), both also with .gz, .svg, .png; repeatable.",
+            show_default="diff.html and diff.pftrace in the run folder; none with --json or --before",
         ),
     ] = None,
     source: options.From = None,
@@ -81,6 +81,8 @@ def command(
     for file in files:
         write_diff(file, run, colour=colour)
         say(f"wrote {file}")
+    if not out and files:
+        say(f"next: pipetrace open {files[-1]}")
     if as_json:
         print_json({**run.to_dict(), "verdict": verdict(run.analysis)})
     else:

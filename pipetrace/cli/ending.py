@@ -31,7 +31,7 @@ _PLAIN: Mapping[str, str] = {
     "±": "+-",
     "²": "^2",
 }
-_CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+_CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -53,6 +53,7 @@ def exit_code(run: Callable[[], None]) -> int:
         # As Ctrl-C does, so that what is half-written goes; with nohup a hang-up stays ignored.
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _end)
+    _hold_places()
     for stream in (sys.stdout, sys.stderr):
         # File names need not be text, and a terminal need not know every letter.
         with suppress(AttributeError, OSError, ValueError):
@@ -68,6 +69,21 @@ def exit_code(run: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         # Once more, while the first was told.
         return INTERRUPTED
+
+
+def _hold_places() -> None:
+    """Opens what the program was started without of standard input, output and error, as by `>&-`.
+
+    Else the next file that is opened would take the number, and what other processes print would land in it. What is
+    written to an output that is closed must not get lost silently either, so that this one refuses it: it can be read.
+    """
+    modes = (os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)
+    for place, (stream, mode) in enumerate(zip((sys.stdin, sys.stdout, sys.stderr), modes, strict=True)):
+        if stream is None:
+            number = os.open(os.devnull, mode)  # the lowest that is free
+            os.set_inheritable(number, number == place)
+            if place == 1:
+                sys.stdout = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - to the end
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
@@ -134,6 +150,8 @@ def _of_the_system(error: OSError) -> OutputError:
         return OutputError(
             f"{os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename}: {reason}"
         )
+    if error.errno == errno.EBADF:
+        return OutputError("the output cannot be written: it is closed", "send it to a file, or to /dev/null")
     if error.errno in _CANNOT_BE_WRITTEN:
         return OutputError(f"the output cannot be written: {reason}", "free some space, or write it elsewhere")
     return OutputError(f"the system refused: {reason}")

@@ -13,7 +13,7 @@ from pipetrace.cli.moe_options import MoeOptions
 from pipetrace.trace.formats import Colour
 
 HELP = "Build a schedule, simulate it, and write its ideal as a trace, a page, a picture or a CSV."
-EXAMPLE = "pipetrace gen zb-h1 -p 4 -m 8 -o zb-h1.json"
+EXAMPLE = "pipetrace gen zb-h1 -p 4 -m 8 -o zb-h1.pftrace"
 
 
 def command(
@@ -48,7 +48,7 @@ def command(
     if sizes_of is not None:
         sizes_of.check_stages(schedule.stages, schedule.name)
     for file in files:
-        write_schedule(file, schedule, timeline, of, colour=colour)
+        write_schedule(file, schedule, timeline, of, colour=colour, parts=parts)
         say(f"wrote {file}")
         if file.suffix.lower() == ".csv" and (why := not_for_torch(schedule)):
             say(f"note: {file} is for pipetrace only: {why}")
@@ -61,4 +61,4 @@ def command(
         from pipetrace.report.terminal import print_schedule_tables
 
         print_schedule_tables(schedule, timeline, costs=of, sizes=sizes_of, waiting=waiting, parts=parts)
-        say("nothing was written; give -o FILE, e.g. -o schedule.json for Perfetto or -o schedule.html")
+        say("nothing was written; give -o FILE, e.g. -o schedule.pftrace for Perfetto or -o schedule.html")

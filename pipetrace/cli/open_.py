@@ -12,7 +12,7 @@ from pipetrace.errors import OutputError
 from pipetrace.shown import shown
 
 HELP = "Open a trace in the Perfetto UI: serves the one file to it from this machine, then ends."
-EXAMPLE = "pipetrace open zb-h1.json"
+EXAMPLE = "pipetrace open RUN/diff.pftrace"
 
 
 def command(

@@ -18,6 +18,7 @@ from pipetrace.execute.config import RunConfig
 from pipetrace.execute.folder import Claim, claim
 from pipetrace.execute.job import Job
 from pipetrace.execute.launcher import Launcher, launch
+from pipetrace.execute.own_path import look_for
 from pipetrace.execute.program import preflight
 from pipetrace.execute.result import CheckReport, RankCheck, RunResult
 from pipetrace.execute.torchrun import elastic, run_here
@@ -80,6 +81,8 @@ def run(
         programs = preflight(schedule, tags=config.inject.tags, reorder=config.waiting.reorders)
         if config.ordered or (config.device == "cuda" and not config.one_process):
             check_channels(programs)
+        if config.stages:
+            look_for(config.stages)
     ready_lists(schedule, config.waiting)  # refuses caps that cannot be kept before anything is started
     config.inject.check(schedule)
     check_workload(schedule, config)

@@ -104,7 +104,7 @@ def overlap_tables(timeline: Timeline, unit: TimeUnit, parts: InParts | None = N
         *map(unit.column, columns),
         [percent(exposed / whole) if whole else "" for whole, exposed in zip(columns[0], columns[2], strict=True)],
     ]
-    out: list[RenderableType] = [named_values(_lines(of, unit, parts))]
+    out: list[RenderableType] = [named_values(overlap_lines(of, unit, parts))]
     caption = f"all-to-alls in {unit.name}; hidden: while the rank computes"
     out.append(
         table_of(["rank", "all-to-all", "hidden", "exposed", "exposed"], list(zip(*ranks, strict=True)), caption)
@@ -114,7 +114,7 @@ def overlap_tables(timeline: Timeline, unit: TimeUnit, parts: InParts | None = N
         [name_of(what) for what in by_what],
         unit.column([whole for whole, _ in by_what.values()]),
         unit.column([exposed for _, exposed in by_what.values()]),
-        [_behind(behind.get(what, {}), whole) for what, (whole, _) in by_what.items()],
+        [behind_text(behind.get(what, {}), whole) for what, (whole, _) in by_what.items()],
     ]
     head = ["all-to-all", "time", "exposed", "hidden behind"]
     out.append(table_of(head, list(zip(*kinds, strict=True)), f"by kind, all ranks, in {unit.name}"))
@@ -138,13 +138,15 @@ def compared_overlap(ideal: Timeline, measured: Timeline, unit: TimeUnit) -> lis
     ]
 
 
-def _behind(hidden: Mapping[What, int], whole: int) -> str:
+def behind_text(hidden: Mapping[What, int], whole: int) -> str:
+    """Behind what a kind of all-to-all was hidden, the longest first, as shares of all its time."""
     named = [f"{name_of(what)} {percent(time / whole)}" for what, time in hidden.items()]
     more = [f"{len(named) - _MOST_BEHIND} more"] if len(named) > _MOST_BEHIND else []
     return ", ".join(named[:_MOST_BEHIND] + more)
 
 
-def _lines(of: AllToAlls, unit: TimeUnit, parts: InParts | None) -> list[tuple[str, str]]:
+def overlap_lines(of: AllToAlls, unit: TimeUnit, parts: InParts | None) -> list[tuple[str, str]]:
+    """Names and values of what the all-to-alls of a step come to, and of what limits its pairs."""
     whole, exposed = int(of.duration.sum()), int(of.exposed.sum())
     lines = [("all-to-all", f"{unit.text(whole)}, of which exposed {unit.text(exposed)} ({percent(exposed / whole)})")]
     if parts is None:

@@ -113,9 +113,10 @@ def _receives(global_rank: int, ranks: int, step: RankStep, senders: Mapping[int
     idle_since = _idle_since(step)
     for code, (waited, end) in step.arrivals.items():
         posted = step.posts.get(code, UNKNOWN)
-        known = [time for time in (posted, senders.get(sender_of(code), UNKNOWN)) if time != UNKNOWN]
-        # Clocks that differ by microseconds can put the sender's post behind the arrival.
-        start = min(max(known), end) if known else (end if waited == UNKNOWN else waited)
+        # Without the sender it is not known from when on it was under way. And clocks that differ by microseconds can
+        # put the sender's post behind the arrival.
+        sent_at = senders.get(sender_of(code))
+        start = end if sent_at is None else min(max(sent_at, posted), end)
         yield replica, rank, int(Lane.RECV), code, NO_ACTION, start, end, posted, idle_since(waited, end)
     for code in step.posts:
         if _is(code, RECV_KINDS) and code not in step.arrivals:

@@ -24,6 +24,7 @@ from pipetrace.trace.text import Choice, Text, where
 from pipetrace.trace.tracks import Tracks
 
 _DECIMALS = Table([f".{ns:03d}".rstrip("0").encode() if ns else b"" for ns in range(1000)])
+_THREE = Table([b"%03d" % digits for digits in range(1000)])
 
 
 def write_chrome(path: Path, tracks: Tracks, about: Mapping[str, object]) -> None:
@@ -76,15 +77,14 @@ def chrome_events(tracks: Tracks) -> Iterator[bytes]:
 
 def _counter(counter: CounterTrack) -> Iterator[bytes]:
     time, value = counter.series.time, counter.series.value
-    in_us = counter.unit == "ns"
     # Viewers call the track by both, the name and the value's key.
-    key = json_text("µs" if in_us else counter.unit)
+    key = json_text(counter.unit)
     cells = [
         *_cells([f',\n{{"ph":"C","pid":{counter.pid},"name":{json_text(counter.name)},"ts":']),
         *_micros(time),
         *_cells([f',"args":{{{key}:']),
         *_cells([where("-", value < 0)]),
-        *(_micros(np.abs(value)) if in_us else [Digits(np.abs(value))]),
+        *_decimal(np.abs(value), counter.per),
         Literal(b"}}"),
     ]
     yield from joined(cells, time.size)
@@ -148,6 +148,17 @@ def _micros(ns: IntArray) -> list[Cell]:
     """ns not below 0 as µs with three decimals at most; no float is on the way, so that nothing is rounded."""
     whole = ns // 1000
     return [Digits(whole), Word(_DECIMALS, ns - whole * 1000)]
+
+
+def _decimal(value: IntArray, per: int) -> list[Cell]:
+    """Whole numbers not below 0, of which `per` (1, 1,000 or 1,000,000) make one of what is written."""
+    if per == 1:
+        return [Digits(value)]
+    if per == 1000:
+        return _micros(value)
+    thousands = value // 1000
+    whole, rest = thousands // 1000, value - thousands * 1000
+    return [Digits(whole), Literal(b"."), Word(_THREE, thousands - whole * 1000), Word(_THREE, rest)]
 
 
 def _cells(text: Text, *, escaped: bool = False) -> Iterator[Cell]:

@@ -53,12 +53,20 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class CounterTrack:
-    """A value over time; `unit` is "ns", or what is counted."""
+    """A value over time.
+
+    Args:
+        pid: Of its process.
+        name, unit: What it is called, and in what it is given.
+        series: Its values, whole numbers.
+        per: How many of these make one of the unit: 1, or of ns 1,000 (µs) or 1,000,000 (ms).
+    """
 
     pid: int
     name: str
     unit: str
     series: Series
+    per: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)

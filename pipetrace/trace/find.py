@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipetrace.errors import TraceError
-from pipetrace.trace.run_folder import DIFF_TRACE, RUN_FILE
+from pipetrace.trace.run_folder import RUN_FILE
 
 # The most telling names first; of each rank the files of the first that fits are taken.
 _OF_A_RANK = (
@@ -98,7 +98,7 @@ def _of_folder(files: Iterable[Path]) -> list[Path]:
     named: dict[int, tuple[int, list[Path]]] = {}
     others = []
     for file in files:
-        if file.name == DIFF_TRACE or not file.is_file():
+        if not file.is_file():
             continue
         for place, pattern in enumerate(_OF_A_RANK):
             if (match := pattern.fullmatch(file.name)) is not None:

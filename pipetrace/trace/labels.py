@@ -17,7 +17,8 @@ import re
 from collections.abc import Sequence
 from enum import Enum, StrEnum
 from functools import lru_cache
-from typing import NamedTuple
+from time import process_time
+from typing import TYPE_CHECKING, NamedTuple
 
 from pipetrace.action import (
     ALL_TO_ALL_PARTS,
@@ -36,6 +37,9 @@ from pipetrace.action import (
 )
 from pipetrace.errors import ActionError, TraceError
 from pipetrace.shown import shown
+
+if TYPE_CHECKING:
+    import regex
 
 
 class LabelStyle(StrEnum):
@@ -89,6 +93,8 @@ _WORDS = (
     (Kind.F, r"forward|fwd|fw|fprop|f"),
 )
 _GROUPS = {"kind", "stage", "microbatch", "pipe"}
+_MOST_SECONDS, _SECONDS_A_NAME = 2.0, 0.001
+"""CPU time that patterns have for one name, and that each further name earns again where others used it up."""
 _PATTERN_HINT = r"for example --label 'fwd mb(?P<microbatch>\d+) stage(?P<stage>\d+)'"
 
 
@@ -99,12 +105,14 @@ class Labels:
         patterns: Regular expressions that match a whole name, with groups called `microbatch` (where there is none,
             microbatches are counted), `stage` (where there is none, it is the rank's), `pipe` and `kind`. Where there
             is no group `kind`, the pattern's own words say it: forward, fwd, backward, dgrad, wgrad and the like.
+            They are matched by the package `regex`, which can be told to stop: Python's own `re` may take years.
 
     Raises:
         TraceError: A pattern is none, or says nothing of the kind.
     """
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
+        self._seconds = _MOST_SECONDS
         self._patterns = [(self._compiled(text), _kind_in(_words_of(text))) for text in patterns]
         for text, (pattern, kind) in zip(patterns, self._patterns, strict=True):
             if kind is None and "kind" not in pattern.groupindex:
@@ -114,10 +122,12 @@ class Labels:
                 )
 
     @staticmethod
-    def _compiled(text: str) -> re.Pattern[str]:
+    def _compiled(text: str) -> regex.Pattern[str]:
+        import regex
+
         try:
-            pattern = re.compile(text)
-        except (re.error, OverflowError, RecursionError) as error:
+            pattern = regex.compile(text)
+        except (regex.error, OverflowError, RecursionError) as error:
             raise TraceError(f"label pattern {shown(text)} is no regular expression: {error}", _PATTERN_HINT) from None
         if unknown := sorted(set(pattern.groupindex) - _GROUPS):
             raise TraceError(
@@ -131,9 +141,10 @@ class Labels:
 
         Raises:
             ActionError: It begins like a label, but names no action.
+            TraceError: To tell takes a pattern seconds.
         """
         for pattern, kind in self._patterns:
-            match = pattern.fullmatch(name)
+            match = self._matched(pattern, name)
             if match is None:
                 continue
             of = {group: text for group, text in match.groupdict().items() if text is not None}
@@ -148,6 +159,19 @@ class Labels:
                 raise ActionError(f"{shown(name)} is matched by a label pattern, but names no action") from None
             return Label(LabelStyle.PATTERN, Role.COMPUTE, pack(named, stage, microbatch, pipe))
         return read_label(name, rank)
+
+    def _matched(self, pattern: regex.Pattern[str], name: str) -> regex.Match[str] | None:
+        begin = process_time()
+        try:
+            return pattern.fullmatch(name, timeout=self._seconds)
+        except TimeoutError:
+            raise TraceError(
+                f"label pattern {shown(pattern.pattern)} takes seconds to tell whether it matches {shown(name)}",
+                "write it without a repetition of what repeats, as (a+)+ is",
+            ) from None
+        finally:
+            left = max(self._seconds - (process_time() - begin), 0)
+            self._seconds = min(_MOST_SECONDS, left + _SECONDS_A_NAME)
 
 
 def _words_of(pattern: str) -> str:

@@ -16,11 +16,10 @@ from typing import Any
 
 from pipetrace.errors import TraceError
 from pipetrace.shown import printable, shown
-from pipetrace.trace.reading.events import Events
+from pipetrace.trace.reading.events import MOST_BASE, Events
 from pipetrace.trace.reading.json_stream import Document, Reader
 from pipetrace.trace.reading.source import Progress, Source
 
-_MOST_BASE = 4 * 10**18
 _MOST_NAMED = 3
 _HINT = "give traces as torch.profiler's export_chrome_trace writes them"
 _AGAIN = "copy the file again, or export anew"
@@ -152,6 +151,6 @@ def _base(path: Path, base: Any) -> int:
     elif isinstance(base, int | float):
         with suppress(ValueError, OverflowError):  # what is infinite or no number
             value = int(base)
-    if not 0 <= value <= _MOST_BASE:
+    if not 0 <= value <= MOST_BASE:
         raise TraceError(f"{path}: baseTimeNanoseconds {shown(base)} is no time")
     return value

@@ -22,7 +22,7 @@ from pipetrace.trace.description import CATEGORIES, CounterTrack, Slices
 from pipetrace.trace.flows import Ends
 from pipetrace.trace.naming import Arg
 from pipetrace.trace.packing import packing
-from pipetrace.trace.protobuf import data, fixed64s, messages, number, numbers, utf8
+from pipetrace.trace.protobuf import data, doubles, fixed64s, messages, number, numbers, utf8
 from pipetrace.trace.text import Choice, Text
 from pipetrace.trace.tracks import Tracks
 
@@ -32,15 +32,14 @@ _MOST_NAMES = 1 << 16  # that are kept to be referred to; names beyond are writt
 _PACKET = 1  # of Trace
 _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _INTERNED, _FLAGS, _DESCRIPTOR = 8, 10, 11, 12, 13, 60
 _UUID, _NAME, _PARENT, _COUNTER, _ORDERING, _RANK = 1, 2, 5, 8, 11, 12  # of TrackDescriptor
-_UNIT, _UNIT_NAME = 3, 6  # of CounterDescriptor
+_UNIT_NAME = 6  # of CounterDescriptor
 _CATEGORY_IIDS, _ANNOTATIONS, _TYPE, _NAME_IID, _TRACK, _TEXT_NAME, _VALUE = 3, 4, 9, 10, 11, 23, 30  # of TrackEvent
-_FLOWS, _ENDING_FLOWS, _CORRELATION = 47, 48, 52
+_DOUBLE_VALUE, _FLOWS, _ENDING_FLOWS, _CORRELATION = 44, 47, 48, 52
 _KEY_IID, _KEY, _INT, _STRING = 1, 10, 4, 6  # of DebugAnnotation
 _CATEGORIES, _NAMES, _KEYS = 1, 2, 3  # of InternedData; each with an iid = 1 and a name = 2
 
 _BEGIN, _END, _INSTANT, _COUNT = 1, 2, 3, 4  # types of TrackEvent
 _EXPLICIT = 3  # order of children
-_TIME_NS = 1  # unit
 _CLEARED, _NEEDED = 1, 2  # incremental state
 _ONLY = number(_SEQUENCE, 1)
 _ROOT = 1 << 32  # uuid above all pids and tids
@@ -81,8 +80,8 @@ def _declarations(tracks: Tracks, about: Mapping[str, object]) -> Iterator[bytes
     for rank, track in enumerate(tracks.tracks):
         yield _declared(track.tid, track.name, track.pid, rank)
     for rank, counter in enumerate(tracks.counters, start=len(tracks.tracks)):
-        unit = number(_UNIT, _TIME_NS) if counter.unit == "ns" else data(_UNIT_NAME, counter.unit)
-        yield _declared(_counter_uuid(rank), counter.name, counter.pid, rank, data(_COUNTER, unit))
+        unit = data(_COUNTER, data(_UNIT_NAME, counter.unit))
+        yield _declared(_counter_uuid(rank), counter.name, counter.pid, rank, unit)
 
 
 def _title(about: Mapping[str, object]) -> str:
@@ -225,7 +224,8 @@ def _flows(field: int, ends: Ends, rows: int) -> list[Cell]:
 
 def _counter(counter: CounterTrack, uuid: int) -> Iterator[bytes]:
     time, value = counter.series.time, counter.series.value
-    event = [Literal(number(_TYPE, _COUNT) + number(_TRACK, uuid)), *numbers(_VALUE, value)]
+    field = numbers(_VALUE, value) if counter.per == 1 else doubles(_DOUBLE_VALUE, value / counter.per)
+    event = [Literal(number(_TYPE, _COUNT) + number(_TRACK, uuid)), *field]
     packet = [*numbers(_TIMESTAMP, time), Literal(_ONLY), *messages(_TRACK_EVENT, event, time.size)]
     yield from joined(messages(_PACKET, packet, time.size), time.size)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from pipetrace.shown import shown
 from pipetrace.trace.run_folder import RunInfo
 
 _RANK_IN_NAME = re.compile(r"rank[_\-]?([0-9]{1,6})", re.IGNORECASE)
-_MESH = re.compile(r"[A-Za-z_][A-Za-z_0-9]{0,30}=[1-9][0-9]{0,5}(,[A-Za-z_][A-Za-z_0-9]{0,30}=[1-9][0-9]{0,5})*")
+_MESH = re.compile(r"[A-Za-z_][A-Za-z_0-9]{0,30}=[0-9]{1,60}(,[A-Za-z_][A-Za-z_0-9]{0,30}=[0-9]{1,60})*")
+MOST_RANKS = 1_000_000
+"""Processes of a job, at most: a number beyond is a mistake."""
 _PIPELINE = ("pp", "pipeline", "pipe")
 _MESH_HINT = "give sizes in torch's order, with one called pp: --mesh dp=2,pp=4,tp=2"
 
@@ -65,6 +68,13 @@ def parse_mesh(text: str) -> dict[str, int]:
     mesh = {name: int(size) for name, size in pairs}
     if len(mesh) < len(pairs) or sum(name.lower() in _PIPELINE for name in mesh) != 1:
         raise TraceError(f"mesh {shown(text)} must name each dimension once, and one of them pp", _MESH_HINT)
+    for name, size in mesh.items():
+        if not size:
+            raise TraceError(f"mesh {shown(text)}: {name} has no size", _MESH_HINT)
+    if (world := prod(mesh.values())) > MOST_RANKS:
+        raise TraceError(
+            f"mesh {shown(text)} is of {shown(world)} processes: more than {MOST_RANKS:,} are none", _MESH_HINT
+        )
     return mesh
 
 
@@ -79,16 +89,12 @@ def of_mesh(mesh: Mapping[str, int], processes: int | None) -> Shape:
         TraceError: The mesh has another number of processes.
     """
     names, sizes = list(mesh), list(mesh.values())
-    world = 1
-    for size in sizes:
-        world *= size
+    world = prod(sizes)
     text = ",".join(f"{name}={size}" for name, size in mesh.items())
     if processes is not None and world != processes:
         raise TraceError(f"mesh {text} is of {world} processes, but the traces are of {processes}", _MESH_HINT)
     at = next(i for i, name in enumerate(names) if name.lower() in _PIPELINE)
-    stride = 1
-    for size in sizes[at + 1 :]:
-        stride *= size
+    stride = prod(sizes[at + 1 :])
     p = sizes[at]
     pipelines = [
         tuple(outer * stride * p + rank * stride + inner for rank in range(p))
@@ -175,5 +181,5 @@ def number(value: Any) -> int | None:
     """A count from 0 that stands in metadata; None for anything else."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,6}", value):
         return int(value)
-    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1_000_000
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_RANKS
     return value if is_count else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from pipetrace.action import BoolArray, IntArray
 from pipetrace.trace.cells import Cell, Fixed64, Literal, Varint, total
@@ -53,6 +54,11 @@ def numbers(field: int, value: IntArray, present: BoolArray | None = None) -> li
 def fixed64s(field: int, value: IntArray, present: BoolArray) -> list[Cell]:
     """A field of eight bytes in the rows where it is present."""
     return [Literal(varint(field << 3 | _FIXED64), present), Fixed64(value, present)]
+
+
+def doubles(field: int, value: npt.NDArray[np.float64]) -> list[Cell]:
+    """A floating-point field in each row."""
+    return [Literal(varint(field << 3 | _FIXED64)), Fixed64(value.view(np.int64))]
 
 
 def messages(field: int, content: Sequence[Cell], rows: int, present: BoolArray | None = None) -> list[Cell]:

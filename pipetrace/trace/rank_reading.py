@@ -188,6 +188,11 @@ def read_files(
         raise TraceError(
             "a process that read traces was ended from outside, perhaps for want of memory", "read with --jobs 1"
         ) from None
+    except BaseException:
+        # Nobody waits for what the others are still reading; at its end Python would.
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     return [found[file] for file in files]

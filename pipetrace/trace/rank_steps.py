@@ -184,7 +184,8 @@ def _read_step(
         _uncover(result, step, computed, transfers)
     on_lane = [c for c in step.compute if code_part(c.code) not in ALL_TO_ALL_PARTS]
     result.crossing += sum(b.start < a.end for a, b in pairwise(on_lane))
-    if device is not None or result.style is not LabelStyle.PIPETRACE:
+    # Labels of pipetrace's that stand for compute alone say nothing of what is received, but torch's ranges do.
+    if device is not None or result.style is not LabelStyle.PIPETRACE or not step.arrivals:
         step.loose = _attach(result, step, found, computed, transfers)
     return step
 
@@ -265,7 +266,10 @@ def _attach(
         else:
             into = bisect_left(waiting, transfer.end) - 1
             inside = into >= 0 and transfer.end <= computed[into].end
-            waited = max(waiting[into], transfer.start) if inside else UNKNOWN
+            if result.style is LabelStyle.PIPETRACE:
+                waited = waited_from(step, transfer)
+            else:
+                waited = max(waiting[into], transfer.start) if inside else UNKNOWN
             step.arrivals.setdefault(code, Span(waited, transfer.end))
     return loose
 

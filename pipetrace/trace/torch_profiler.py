@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pipetrace.action import NO_ACTION
-from pipetrace.errors import TraceError
+from pipetrace.errors import PipetraceError, TraceError
 from pipetrace.schedule import Schedule
 from pipetrace.shown import printable
 from pipetrace.trace.assemble import Lost, assemble
@@ -27,7 +28,9 @@ from pipetrace.trace.reading.wanted import Wanted, wanted_of
 from pipetrace.trace.recording import RankFound, Recording, choose
 from pipetrace.trace.recording_notes import missing_lines, note_lines
 from pipetrace.trace.reduced import load_readings
-from pipetrace.trace.run_folder import RunInfo
+from pipetrace.trace.run_folder import RunInfo, schedule_file
+from pipetrace.trace.torch_csv import read_csv
+from pipetrace.trace.whole_steps import judge, left_out
 
 SHARED = "all ranks ran in one process and share a device: what they compute at once takes from each other"
 
@@ -50,7 +53,7 @@ def read_recording(
         schedule: What was run; ranks on which nothing is labelled are matched with its order.
         labels: Patterns of labels, as `Labels` describes them.
         mesh: Sizes of the job's dimensions in torch's order, one of them called pp; see `parse_mesh`.
-        steps: The steps that are wanted, by name or number; all where empty.
+        steps: The steps that are wanted, by name or number; all that are whole where empty.
         replica: The replica that is wanted, its number or "slowest"; all where None.
         progress: Is told how many bytes were read since it was told last.
         jobs: Processes that read at once, see `read_files`; as many as pay where None.
@@ -61,8 +64,29 @@ def read_recording(
     """
     readings = read_ranks(paths, schedule, labels=labels, mesh=mesh, progress=progress, jobs=jobs)
     source = printable(", ".join(map(str, paths)) if len(paths) <= 3 else f"{paths[0]} and {len(paths) - 1} more")
-    recording = recording_of(readings, source, schedule, mesh)
+    beside = None if schedule is not None else _beside(paths)
+    recording = recording_of(readings, source, schedule, mesh, beside)
+    if beside is not None and readings and all(_is_silent(of) for one in readings for of in one.steps.values()):
+        # Who ran it left its order, so that it can be matched as if it had been named.
+        try:
+            readings = read_ranks(paths, beside, labels=labels, mesh=mesh, jobs=jobs)
+            recording = recording_of(readings, source, beside, mesh)
+        except TraceError as error:
+            recording = replace(recording, missing=(*recording.missing, error.message))
     return choose(recording, steps, replica)
+
+
+def _beside(paths: Sequence[Path]) -> Schedule | None:
+    """What was run, by the list that lies beside the traces; None where there is none that can be read."""
+    file = schedule_file(paths)
+    try:
+        return None if file is None else read_csv(file).schedule
+    except PipetraceError:
+        return None  # who needs it will say so
+
+
+def _is_silent(of: RankSteps) -> bool:
+    return of.style is LabelStyle.NONE and of.match is None
 
 
 def read_ranks(
@@ -89,8 +113,16 @@ def recording_of(
     source: str,
     schedule: Schedule | None = None,
     mesh: Mapping[str, int] | None = None,
+    expected: Schedule | None = None,
 ) -> Recording:
     """What several ranks did, put together; their steps may be moved to a common clock.
+
+    Args:
+        readings: Of each rank.
+        source: Where they are from, in words.
+        schedule: What was run, as somebody says who wants it to be matched.
+        mesh: Sizes of the job's dimensions.
+        expected: What was run, as lies beside the traces; tells which steps are whole.
 
     Raises:
         TraceError: They do not go together, or not with the schedule.
@@ -124,9 +156,24 @@ def recording_of(
         shifted(steps[place], by)
 
     names, unmatched = _step_names(steps)
-    lost = Lost()
+    if expected is not None and run is not None and expected.microbatches != run.microbatches:
+        expected = None  # it is of another run
+    judged = judge(
+        {name: _of_step(steps, name) for name in names},
+        [place for place, of in steps.items() if not _is_silent(of)],
+        ranks,
+        schedule or expected,
+    )
+    partial, why = left_out(judged)
+    lost, of_partial = Lost(), Lost()
     timelines = tuple(
-        assemble(ranks, _of_step(steps, name), replicas=replicas, common_clock=clocks.common, lost=lost)
+        assemble(
+            ranks,
+            _of_step(steps, name),
+            replicas=replicas,
+            common_clock=clocks.common,
+            lost=of_partial if name in partial else lost,
+        )
         for name in names
     )
     found = tuple(_found(place, global_rank[place], ranks, by_place[place].path, of) for place, of in steps.items())
@@ -136,7 +183,10 @@ def recording_of(
         steps=timelines,
         step_names=names,
         found=found,
-        missing=tuple(missing_lines(ranks * replicas, steps, names, lost, unmatched)),
+        missing=(
+            *why,
+            *missing_lines(ranks * replicas, steps, [name for name in names if name not in partial], lost, unmatched),
+        ),
         notes=(
             *(note for of in readings for note in of.notes),
             *run_notes,
@@ -149,6 +199,8 @@ def recording_of(
         one_boot=clocks.one_boot,
         replicas=replicas,
         offsets={global_rank[place]: by for place, by in clocks.offsets.items()},
+        left_out={name: str(judged[name]) for name in partial},
+        steps_found=len(names),
     )
 
 
@@ -169,8 +221,7 @@ def _found(place: int, rank: int, ranks: int, file: Path, of: RankSteps) -> Rank
 
 
 def _fits(schedule: Schedule | None, ranks: int, steps: Mapping[int, RankSteps]) -> None:
-    silent = any(of.style is LabelStyle.NONE and of.match is None for of in steps.values())
-    if schedule is None or not silent:
+    if schedule is None or not any(map(_is_silent, steps.values())):
         return
     if ranks != schedule.ranks:
         raise TraceError(

@@ -230,19 +230,25 @@ class Tracks:
                 for name, of in held.items():
                     if of[process].time.size:
                         yield CounterTrack(pid, name, "chunks", _later(of[process], shift))
-                drift = self._drift(replica, rank) if source else None
-                if drift is not None and drift.time.size:
-                    yield CounterTrack(pid, "drift", "ns", drift)
+        if (measured := self._counterparts[-1]) is not None:
+            yield from self._drifts(measured)
 
-    def _drift(self, replica: int, rank: int) -> Series | None:
-        """By how much a rank of the second timeline is later than the first's."""
-        of = self._counterparts[1]
+    def _drifts(self, of: Counterparts) -> Iterator[CounterTrack]:
+        """By how much each rank of the second timeline is later than the first's, at the end of each action."""
         ideal, measured = self._timelines
-        first, last = measured.rows_of(replica, rank)
-        if of is None:
-            return None
-        rows = first + np.flatnonzero(of.same[first:last] & (measured.lane[first:last] == Lane.COMPUTE))
-        return drift_series(measured.end[rows] + self._shifts[1], ideal.end[of.row[rows]] + self._shifts[0])
+        found = []
+        for process in range(measured.ranks * measured.replicas):
+            replica, rank = divmod(process, measured.ranks)
+            first, last = measured.rows_of(replica, rank)
+            rows = first + np.flatnonzero(of.same[first:last] & (measured.lane[first:last] == Lane.COMPUTE))
+            ends = measured.end[rows] + self._shifts[1], ideal.end[of.row[rows]] + self._shifts[0]
+            found.append((self._pid(replica * self._ranks + rank, 1), drift_series(*ends)))
+        # In one unit, so that ranks can be compared, and not in ns: the Perfetto UI would make "250M ns" of 250 ms.
+        most = max((int(np.abs(drift.value).max(initial=0)) for _, drift in found), default=0)
+        unit, per = ("ms", 1_000_000) if most >= 1_000_000 else ("µs", 1_000)
+        for pid, drift in found:
+            if drift.time.size:
+                yield CounterTrack(pid, "drift", unit, drift, per)
 
     def blocks(self) -> Iterator[Slices]:
         """All slices, some at a time."""

@@ -46,13 +46,24 @@ def test_diff_needs_nothing_but_the_folder(folder: Path, tmp_path: Path) -> None
     shutil.copytree(folder, alone)
     ran = pipetrace("diff", alone)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stderr.splitlines() == [f"wrote {alone / 'diff.html'}", f"wrote {alone / 'diff.json.gz'}"]
+    trace = alone / "diff.pftrace"
+    assert ran.stderr.splitlines() == [
+        f"wrote {alone / 'diff.html'}",
+        f"wrote {trace}",
+        f"next: pipetrace open {trace}",
+    ]
     assert max(map(len, ran.stdout.splitlines())) <= 80
     page = (alone / "diff.html").read_text(encoding="utf-8")
     assert "zb-h1" in page
+    content = trace.read_bytes()
+    places = [content.index(f"rank {rank} {label}".encode()) for rank in range(3) for label in ("ideal", "measured")]
+    assert places == sorted(places)
+    # Chrome JSON is one option away, and replaces neither.
+    ran = pipetrace("diff", alone, "-o", alone / "diff.json.gz")
+    assert ran.stderr.splitlines() == [f"wrote {alone / 'diff.json.gz'}"]
     events = json.loads(gzip.decompress((alone / "diff.json.gz").read_bytes()))["traceEvents"]
-    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
-    assert len(names) >= 6
+    assert len({event["args"]["name"] for event in events if event["name"] == "process_name"}) >= 6
+    assert trace.read_bytes() == content
 
 
 def test_diff_for_a_script_or_against_another_run_replaces_no_page(copied: Path) -> None:

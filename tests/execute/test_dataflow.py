@@ -33,7 +33,7 @@ class Gate:
     error: Exception | None = None
 
     def wait(self) -> None:
-        assert self.opened.wait(10)
+        assert self.opened.wait(60)
         if self.error is not None:
             raise self.error
 

@@ -54,9 +54,9 @@ class Member:
     def all_to_all(self, rows: torch.Tensor, sent: Sequence[int], received: Sequence[int]) -> torch.Tensor:
         self.calls += 1
         self._together.given[self.replica] = rows.split_with_sizes(list(sent))
-        self._together.barrier.wait(10)
+        self._together.barrier.wait(60)
         taken = [given[self.replica] for given in self._together.given]
-        self._together.barrier.wait(10)
+        self._together.barrier.wait(60)
         assert [len(its) for its in taken] == list(received)
         return torch.cat(taken)
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipetrace.action import Action, Kind
-from pipetrace.report.colours import HUES, Group, groups_of, shade, takes_alternate
+from pipetrace.action import Action, Kind, Part
+from pipetrace.report.colours import HUES, PART_LETTERS, Group, groups_of, is_low, shade, takes_alternate
 
 Colour = npt.NDArray[np.float64]
 
@@ -116,3 +116,11 @@ def test_every_kind_has_a_group() -> None:
     assert named[Kind.RECV_B] == named[Kind.SEND_F] == Group.TRANSFER
     assert named[Kind.OPTIM] == Group.OTHER
     assert takes_alternate(code).tolist() == [kind < Kind.UNSHARD for kind in Kind]
+
+
+def test_parts_of_a_layer_take_a_shade_each() -> None:
+    parts = [Action(Kind.F, 0, microbatch, layer=0, part=part) for microbatch in (1, 2) for part in Part]
+    code = np.array([action.code for action in parts])
+    assert is_low(code).tolist() == takes_alternate(code).tolist() == [True, True, False, False] * 2
+    assert [PART_LETTERS[part] for part in Part] == ["a", "d", "m", "c"]
+    assert not is_low(np.array([Action(Kind.F, 0, 1).code])).any()

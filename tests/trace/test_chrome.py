@@ -19,6 +19,7 @@ from pipetrace.errors import OutputError
 from pipetrace.timeline import Lane, Tile, Timeline
 from pipetrace.trace.chrome import json_text
 from pipetrace.trace.formats import write_trace
+from pipetrace.trace.tracks import Tracks
 from tests.trace.processor import query
 from tests.trace.recorded import micros
 
@@ -85,7 +86,7 @@ def test_two_timelines_in_the_real_processor(tmp_path: Path, name: str) -> None:
         path,
         *COUNTS,
         LINKED,
-        "select distinct p.name from process_counter_track t join process p using (upid) where t.name = 'drift µs'",
+        "select distinct p.name from process_counter_track t join process p using (upid) where t.name = 'drift ms'",
         "select int_value from args where flat_key = 'args.slip_ns' and arg_set_id = "
         "(select arg_set_id from slice where name = 'F 0' order by ts, dur desc limit 1)",
     )
@@ -98,6 +99,22 @@ def test_two_timelines_in_the_real_processor(tmp_path: Path, name: str) -> None:
     assert all(a == b and d == c.replace("ideal", "measured") for a, b, c, d in counterparts)
     assert {d[0] for d in drift} == {f"rank {rank} measured" for rank in range(4)}
     assert slip == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("costs", "unit", "per"),
+    [("F=1.000001", "µs", 1_000), ("F=1.000001,I=1.1234567", "ms", 1_000_000), ("F=0.7654321", "ms", 1_000_000)],
+)
+def test_the_drift_is_exact_in_a_unit_that_people_read(costs: str, unit: str, per: int, tmp_path: Path) -> None:
+    other = pipetrace.simulate(pipetrace.build("zb-h1", 4, 8), pipetrace.parse_costs(costs))
+    tracks = Tracks([("ideal", ideal()), ("measured", other)])
+    write_trace(tmp_path / "x.json", [("ideal", ideal()), ("measured", other)])
+    events = [event for event in load(tmp_path / "x.json")["traceEvents"] if event["name"] == "drift"]
+    drifts = [counter for counter in tracks.counters if counter.name == "drift"]
+    assert {(counter.unit, counter.per) for counter in drifts} == {(unit, per)}
+    values = [value for counter in drifts for value in counter.series.value.tolist()]
+    assert len({*values}) > 8
+    assert [event["args"] for event in events] == [{unit: Decimal(value) / per} for value in values]
 
 
 def test_zero_length_and_touching_tiles_load(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from pipetrace.action import Action, Kind, code_kind, code_microbatch, code_stage, code_text, parse
@@ -109,6 +111,28 @@ def test_what_a_pattern_leaves_open() -> None:
 def test_patterns_that_are_none(pattern: str, message: str) -> None:
     with pytest.raises(TraceError, match=message):
         Labels([pattern])
+
+
+def test_a_pattern_that_takes_forever_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipetrace.trace.labels._MOST_SECONDS", 0.05)
+    slow = r"fwd (\w|\w\w)+ mb(?P<microbatch>\d+)$"
+    labels = Labels([slow])
+    with pytest.raises(TraceError, match=r"takes seconds to tell whether it matches 'fwd a{30}") as caught:
+        labels.read("fwd " + "a" * 90, 0)
+    assert slow in caught.value.message
+    assert "repeats" in caught.value.hint
+    # Names that together take as long are no better than one; those that take none give the time back.
+    for _ in range(3):
+        with pytest.raises(TraceError):
+            labels.read("fwd " + "a" * 90, 0)
+    for name in range(100):
+        assert labels.read(f"aten::{name}", 0) is None
+    assert labels.read("fwd abc mb7", 0) is not None
+
+
+def test_patterns_travel_to_other_processes() -> None:
+    labels = pickle.loads(pickle.dumps(Labels([r"fwd mb(?P<microbatch>\d+)"])))
+    assert labels.read("fwd mb7", 2) == Labels([r"fwd mb(?P<microbatch>\d+)"]).read("fwd mb7", 2)
 
 
 @pytest.mark.parametrize("name", ["fwd 99999999999", "fwd ٣x"])

@@ -64,7 +64,7 @@ class Read:
                 }
                 events.append((packet.timestamp, event, name, args, [categories[i] for i in event.category_iids]))
         self.slices: list[tuple[Any, ...]] = []
-        self.counters: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self.counters: dict[int, list[tuple[int, float]]] = defaultdict(list)
         self.flows: dict[int, list[tuple[int, str]]] = defaultdict(list)
         self.about: dict[str, Any] = {}
         self.correlation: dict[str, int] = {}
@@ -83,7 +83,8 @@ class Read:
                 start, *what = open_on[event.track_uuid].pop()
                 self.slices.append((event.track_uuid, start, time, *what))
             elif event.type == EVENT.TYPE_COUNTER:
-                self.counters[event.track_uuid].append((time, event.counter_value))
+                which = event.WhichOneof("counter_value_field")
+                self.counters[event.track_uuid].append((time, getattr(event, which)))
             else:
                 assert name == ABOUT
                 self.about = args
@@ -120,7 +121,7 @@ def test_every_slice_counter_and_arrow_is_read_back_equal(tmp_path: Path, timeli
     }
     names = {process.pid: process.name for process in tracks.processes}
     assert named == {
-        (names[c.pid], c.name): list(zip(c.series.time.tolist(), c.series.value.tolist(), strict=True))
+        (names[c.pid], c.name): list(zip(c.series.time.tolist(), (c.series.value / c.per).tolist(), strict=True))
         for c in tracks.counters
     }
 
@@ -140,7 +141,7 @@ def test_tracks_are_nested_and_in_order(tmp_path: Path) -> None:
         counters = [c.name for c in tracks.counters if c.pid == process.pid]
         assert [t.name for t in found.children(rank.uuid)] == lanes + counters
     units = {t.name: (t.counter.unit, t.counter.unit_name) for t in found.tracks.values() if t.HasField("counter")}
-    assert units["drift"] == (trace_pb2.CounterDescriptor.UNIT_TIME_NS, "")
+    assert units["drift"] == (0, "ms")
     assert units["idle measured"] == (0, "ranks")
     assert units["in flight, freed at I"] == (0, "chunks")
 
@@ -171,7 +172,7 @@ def test_the_real_processor_agrees(tmp_path: Path) -> None:
     assert counters == [
         (
             sum(c.series.time.size for c in tracks.counters),
-            float(sum(int(c.series.value.sum()) for c in tracks.counters)),
+            pytest.approx(sum(int(c.series.value.sum()) / c.per for c in tracks.counters), rel=1e-12),
         )
     ]
     assert order == [("rank 0 ideal compute", "rank 0 ideal")]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipetrace.trace.cells import Literal, joined
-from pipetrace.trace.protobuf import data, fixed64s, messages, number, numbers, utf8, varint
+from pipetrace.trace.protobuf import data, doubles, fixed64s, messages, number, numbers, utf8, varint
 
 trace_pb2 = cast("Any", importlib.import_module("perfetto.protos.perfetto.trace.perfetto_trace_pb2"))
 
@@ -51,3 +51,12 @@ def test_columns_of_messages(drawn: list[tuple[int, int, bool]]) -> None:
     assert [list(event.flow_ids) for event in events] == [[f] if there else [] for _, f, there in drawn]
     assert [event.HasField("name") for event in events] == present.tolist()
     assert all(event.debug_annotations[0].name_iid == 300 for event in events)
+
+
+@given(st.lists(st.floats(allow_nan=False)))
+@settings(deadline=None)
+def test_a_column_of_floats(drawn: list[float]) -> None:
+    value = np.array(drawn, dtype=np.float64)
+    events = messages(11, doubles(44, value), value.size)
+    read = trace_pb2.Trace.FromString(b"".join(joined(messages(1, events, value.size), value.size)))
+    assert [packet.track_event.double_counter_value for packet in read.packet] == drawn

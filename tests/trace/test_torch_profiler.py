@@ -101,7 +101,7 @@ def test_without_common_clocks_each_side_stands_alone(tmp_path: Path) -> None:
     receive, send = (recording.steps[0].find(Action(k, s, 0)) for k, s in ((Kind.RECV_F, 1), (Kind.SEND_F, 0)))
     assert receive is not None
     assert send is not None
-    assert (receive.start, receive.end) == (30, 50)
+    assert (receive.start, receive.end, receive.posted, receive.waited) == (50, 50, 30, 35)
     assert (send.start, send.end) == (40, 40)
 
 

@@ -82,7 +82,7 @@ def test_two_timelines_stand_rank_by_rank() -> None:
     assert theirs[1].args["ideal_start_ns"] == theirs[0].start
     drift = next(c for c in tracks.counters if c.name == "drift" and c.pid == 2)
     assert drift.series.value[0] == 300_000
-    assert drift.unit == "ns"
+    assert (drift.unit, drift.per) == ("ms", 1_000_000)
 
 
 def test_every_matched_action_has_an_arrow_to_its_counterpart() -> None:
@@ -147,7 +147,7 @@ def test_names_carry_the_stage_where_a_rank_has_several() -> None:
         "F 4 s0 & B 1 s3",
         "F 7 s1 d1",
         "OPTIM s3",
-        "F 5 dispatch l2 s0",
+        "F dispatch 5 l2 s0",
     ]
     assert found[2].args["backward_stage"] == 3
     assert "microbatch" not in found[4].args

@@ -21,13 +21,13 @@ from pipetrace.action import Action, Kind, code_kind
 from pipetrace.errors import RunError
 from pipetrace.execute.check import compare, weight_orders
 from pipetrace.execute.config import RunConfig
+from pipetrace.execute.own_path import module_and_function, no_module
 from pipetrace.execute.program import Program, compile_rank
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.stages.autograd_stage import AutogradStage
 from pipetrace.execute.workloads.base import Host, Stages
 from pipetrace.schedule import Schedule
 from pipetrace.schedules.own import error_text
-from pipetrace.shown import shown
 
 CONTRACT = "end it with: return stages, batch, loss (docs/own_model.md)"
 
@@ -257,9 +257,7 @@ class OwnWorkload:
 
 
 def _function(path: str) -> Callable[..., Any]:
-    module, _, name = path.partition(":")
-    if not module or not name or module.endswith(".py") or "/" in module:
-        raise RunError(f"--stages {shown(path)} names no function", "write package.module:function, without .py")
+    module, name = module_and_function(path)
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
@@ -267,9 +265,7 @@ def _function(path: str) -> Callable[..., Any]:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-            raise RunError(
-                f"--stages {path}: there is no module {error.name}", "run where it can be imported, or set PYTHONPATH"
-            ) from None
+            raise no_module(path, error.name) from None
         raise RunError(f"--stages {path}: {error_text(error)}") from error
     except Exception as error:
         raise RunError(f"--stages {path}: {error_text(error)}") from error

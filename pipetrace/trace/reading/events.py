@@ -13,8 +13,14 @@ import numpy as np
 
 from pipetrace.action import BoolArray, IntArray
 
-# About the year 2096 in µs and in ns; the sum of both still fits 64 bits.
-_MOST_MICROS = 4 * 10**15
+# A start is within 32 years before and 126 years after the base, which itself ends in 2096, and lasts 3 years at most:
+# what is beyond is a damaged number, and differences of what is within fit 64 bits.
+_LEAST_MICROS, _MOST_MICROS, _LONGEST_MICROS = -(10**15), 4 * 10**15, 10**14
+MOST_BASE = 4 * 10**18
+"""The latest Unix ns to which a file's times may be added."""
+EARLIEST, LONGEST = 1000 * _LEAST_MICROS, 1000 * _LONGEST_MICROS
+LATEST = MOST_BASE + 1000 * _MOST_MICROS + LONGEST
+"""Between these Unix ns lie all times."""
 _EXACT_BELOW = 2.0**43
 """µs below which a double tells the three decimals that traces have; torch's base keeps its times below."""
 
@@ -25,6 +31,7 @@ NAMELESS = "complete events without a name or a start were left out"
 NO_PHASE = "events of no known kind were left out"
 ENDLESS = "complete events without a duration were taken to have none"
 STRING_TIMES = "times in strings were read as numbers"
+NEGATIVE = "events that end before they begin were taken to have no length"
 
 
 AnyInts = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
@@ -193,9 +200,11 @@ class Collector:
     def _add_complete(self, events: list[Event], starts: list[Any], durations: list[Any]) -> None:
         if not events:
             return
-        start, fine = self._times(starts)
-        duration, fine_too = self._times(durations)
-        duration = np.maximum(duration, 0)
+        start, fine = self._times(starts, _LEAST_MICROS, _MOST_MICROS)
+        duration, fine_too = self._times(durations, -_LONGEST_MICROS, _LONGEST_MICROS)
+        if negative := int((duration < 0).sum()):
+            self.mended[NEGATIVE] += negative
+            duration = np.maximum(duration, 0)
         usable = fine & fine_too
         if not usable.all():
             self.lost_times += int((~usable).sum())
@@ -226,18 +235,18 @@ class Collector:
             self._columns[name].append(values)
         self._count += len(events)
 
-    def _times(self, values: list[Any]) -> tuple[IntArray, BoolArray]:
-        """µs as ns, and which are times; exact, as three decimals are below `_EXACT_BELOW`."""
+    def _times(self, values: list[Any], least: int, most: int) -> tuple[IntArray, BoolArray]:
+        """µs as ns, and which are times between two; exact, as three decimals are below `_EXACT_BELOW`."""
         kinds = set(map(type, values))
         if kinds <= {float, int}:
             micros = np.array(values, dtype=np.float64)
-            fine = np.isfinite(micros) & (np.abs(micros) <= _MOST_MICROS)
+            fine = (micros >= least) & (micros <= most)  # False for NaN
             micros = np.where(fine, micros, 0)
             whole = np.floor(micros)
             return whole.astype(np.int64) * 1000 + np.rint((micros - whole) * 1000).astype(np.int64), fine
         if str in kinds:
             self.mended[STRING_TIMES] += sum(isinstance(value, str) for value in values)
-        exact = [_exact(value) for value in values]
+        exact = [_exact(value, least, most) for value in values]
         return (
             np.array([0 if time is None else time for time in exact], dtype=np.int64),
             np.array([time is not None for time in exact], dtype=np.bool_),
@@ -270,9 +279,15 @@ class Collector:
             stack.append((event, time))
         elif stack:
             begun, start = stack.pop()
-            if isinstance(begun.name, str):
+            if time - start > LONGEST:
+                self.lost_times += 1
+            elif isinstance(begun.name, str):
+                if time < start:
+                    self.mended[NEGATIVE] += 1
                 ends = np.array([max(start, time)], dtype=np.int64)
                 self._append([begun], np.array([start], dtype=np.int64), ends)
+            else:
+                self.mended[NAMELESS] += 1
         else:
             self.unclosed += 1
 
@@ -316,16 +331,16 @@ def _has_lost_digits(micros: list[Any]) -> bool:
     return any(type(time) is float and _EXACT_BELOW <= abs(time) <= _MOST_MICROS for time in micros)
 
 
-def _exact(value: Any) -> int | None:
-    """µs as ns, rounded to the nearest; None for what is no time."""
+def _exact(value: Any, least: int = _LEAST_MICROS, most: int = _MOST_MICROS) -> int | None:
+    """µs as ns, rounded to the nearest; None for what is no time between two."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     try:
         micros = Decimal(value.strip()) if isinstance(value, str) else Decimal(str(value))
     except (ArithmeticError, ValueError):
         return None
-    # Not a number compares with nothing, so ask for it first; and abs() would overflow at 1e999999999.
-    if not micros.is_finite() or micros.copy_abs() > _MOST_MICROS:
+    # Not a number compares with nothing, so ask for it first.
+    if not micros.is_finite() or not least <= micros <= most:
         return None
     return int((micros * 1000).to_integral_value(ROUND_HALF_EVEN))
 
