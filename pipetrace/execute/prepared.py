@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pipetrace.errors import RunError
 from pipetrace.execute.board import Line, Phase
 from pipetrace.execute.channel_transport import ChannelTransport
 from pipetrace.execute.channels import channels
@@ -133,7 +134,13 @@ def one_process(job: Job, line: Line) -> Prepared:
     out_of_order = config.wait is Wait.DATAFLOW and not schedule.has_parts
     lists = ready_lists(schedule, config.waiting) if out_of_order else None
     step = OneDeviceStep(schedule, stages, device, workloads[0].buffer, line, recorder.label, reduction.run, lists)
-    recorder.shared = {"streams": step.named_streams(), "holds": held}
+    streams = step.named_streams()
+    if replicas > 1 and len({named["stream"] for named in streams}) < len(streams):
+        raise RunError(
+            f"{len(streams)} streams are more than the device keeps apart, and replicas are told apart by theirs",
+            "run fewer ranks or replicas in one process",
+        )
+    recorder.shared = {"streams": streams, "holds": held}
 
     def check() -> RankCheck:
         return worst_of(

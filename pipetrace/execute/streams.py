@@ -42,6 +42,8 @@ class StreamsStep(Step):
         for line in self._lines:
             line.show()
         self._broke: LaneLine | None = None
+        # What stages and buffers were made of was given to no stream of a lane.
+        device.synchronize()
 
     def _play(self) -> None:
         for receive in self._receives.values() if self._ahead else ():

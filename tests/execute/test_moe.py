@@ -14,7 +14,6 @@ import torch
 import pipetrace
 from pipetrace.action import Action, Kind, Part, parse_action
 from pipetrace.execute.config import RunConfig
-from pipetrace.execute.expert_parallel import Alone, members_of
 from pipetrace.execute.program import compile_rank
 from pipetrace.execute.result import CheckReport
 from pipetrace.execute.stages.base import Stage
@@ -213,9 +212,3 @@ def test_the_order_of_weight_gradients_is_the_schedules() -> None:
     assert orders_of(parts, 2)[0] == {(0, 1, Part.MLP): (1, 0), (0, 1, Part.ATTN): (0, 1)}
     both = orders_of(actions(pipetrace.build("chimera", 2, 4)), 1)
     assert {order for of in both.values() for order in of.values()} == {(0, 1), (2, 3)}
-
-
-def test_the_members_of_a_group_are_a_rank_of_every_replica() -> None:
-    assert [members_of(rank, 3, 2) for rank in range(3)] == [(0, 3), (1, 4), (2, 5)]
-    rows = torch.ones(2, 3)
-    assert torch.equal(Alone().all_to_all(rows, [2], [2]), rows)

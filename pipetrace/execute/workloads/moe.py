@@ -13,8 +13,9 @@ from torch import nn
 from torch.nn import functional
 
 from pipetrace.action import Action
+from pipetrace.execute.check import programs_with, stages_of
 from pipetrace.execute.config import RunConfig
-from pipetrace.execute.program import Program, compile_rank
+from pipetrace.execute.program import Program
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.stages.moe_stage import MoeStage
 from pipetrace.execute.workloads.base import Host, Stages
@@ -109,15 +110,9 @@ class MoeWorkload:
 
     def check(self, program: Program, stages: Stages, tick: Callable[[], None]) -> RankCheck:
         """See `Workload`: gradients and losses against a single process that has all experts and all tokens."""
-        mine: dict[tuple[int, int], MoeStage] = {}
-        for held, stage in stages.items():
-            if not isinstance(stage, MoeStage):
-                raise TypeError(f"{type(stage).__name__} is no stage of this workload")
-            mine[held] = stage
-        schedule = self._schedule
+        schedule, mine = self._schedule, stages_of(MoeStage, stages)
         rank = self._exchange.replica * schedule.ranks + program.rank
-        programs = [program if one == program.rank else compile_rank(schedule, one) for one in range(schedule.ranks)]
-        actions = (half.action for of in programs for op in of.ops for half in op.halves)
+        actions = (half.action for of in programs_with(schedule, program) for op in of.ops for half in op.halves)
         return compare_with_reference(rank, self._exchange, actions, schedule.stages - 1, mine, self, tick)
 
 

@@ -13,6 +13,7 @@ import torch
 
 from pipetrace.action import ALL_TO_ALL_PARTS, Action, IntArray, Kind, Part, pack
 from pipetrace.costs import StageCosts
+from pipetrace.execute.check import stages_of
 from pipetrace.execute.config import MIN_MESSAGE, RunConfig
 from pipetrace.execute.expert_parallel import Offer, Offering, through
 from pipetrace.execute.program import Program
@@ -192,9 +193,7 @@ class SleepWorkload:
     def check(self, program: Program, stages: Stages, tick: Callable[[], None]) -> RankCheck:  # noqa: ARG002
         """See `Workload`: whether every message of the last step was the one that its action waits for."""
         received, wrong = 0, []
-        for stage in stages.values():
-            if not isinstance(stage, SleepStage):
-                raise TypeError(f"{type(stage).__name__} is no stage of this workload")
+        for stage in stages_of(SleepStage, stages).values():
             received += stage.received
             wrong += stage.wrong_messages()
         expected = sum(half.takes != 0 for op in program.ops for half in op.halves)
