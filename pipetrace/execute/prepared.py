@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import torch
+
 from pipetrace.errors import RunError
 from pipetrace.execute.board import Line, Phase
 from pipetrace.execute.channel_transport import ChannelTransport
@@ -67,7 +69,7 @@ def one_rank(rank: int, job: Job, line: Line, meeting: str | Store, *, gpu: int)
     line.at(Phase.CONNECTING)
     exchanging = [members_of(one, schedule.ranks, replicas) for one in range(schedule.ranks if replicas > 1 else 0)]
     together = list(dict.fromkeys([*exchanging, *groups(placement, replicas)]))
-    transport = _transport(job, rank, meeting, together)
+    transport = _transport(job, rank, meeting, together, torch.device("cpu") if device is None else device.tensors)
     if isinstance(exchange, GroupExchange):
         exchange.connect(transport.group(exchanging[pipeline_rank]))
     recorder = Recorder(rank, job.info, device, all_threads=schedule.has_parts)
@@ -94,7 +96,9 @@ def one_rank(rank: int, job: Job, line: Line, meeting: str | Store, *, gpu: int)
     return Prepared(meet, run, recorder, lambda: workload.check(step.ran, stages, line.tick))
 
 
-def _transport(job: Job, rank: int, meeting: str | Store, together: Sequence[tuple[int, ...]]) -> GroupTransport:
+def _transport(
+    job: Job, rank: int, meeting: str | Store, together: Sequence[tuple[int, ...]], device: torch.device
+) -> GroupTransport:
     schedule, config = job.schedule, job.config
     first = rank - rank % schedule.ranks
     if config.device == "cpu" and not config.ordered:
@@ -109,6 +113,7 @@ def _transport(job: Job, rank: int, meeting: str | Store, together: Sequence[tup
         first=first,
         per_replica=schedule.ranks,
         backend="nccl" if config.device == "cuda" else "gloo",
+        device=device,
     )
 
 

@@ -28,17 +28,18 @@ class StreamsStep(Step):
     Args:
         schedule: In parts, what all ranks run.
         device: Whose streams.
+        beside: The line of the all-to-all lane.
         ahead: Whether receives are posted at the step's beginning; otherwise the lane that waits posts them.
     """
 
-    def __init__(self, of: Seat, *, schedule: Schedule, device: Device, ahead: bool = True) -> None:
+    def __init__(self, of: Seat, *, schedule: Schedule, device: Device, beside: LaneLine, ahead: bool = True) -> None:
         super().__init__(of)
         self._device, self._ahead = device, ahead
         self._lanes = LaneStreams(device, both=True)
         self._rows = lane_rows(schedule, of.program)
         self._receives = {receive.code: receive for work in self._works for receive in work.receives}
         # Whichever lane did something last is what the board tells of.
-        self._lines = of.line.beside(), of.line.beside()
+        self._lines = of.line.beside(), beside
         for line in self._lines:
             line.show()
         self._broke: LaneLine | None = None

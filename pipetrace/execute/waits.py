@@ -40,7 +40,7 @@ def step_of(
     if beside is not None:
         ahead = config.wait is not Wait.INLINE
         if device is not None:
-            return StreamsStep(of, schedule=schedule, device=device, ahead=ahead)
+            return StreamsStep(of, schedule=schedule, device=device, beside=beside, ahead=ahead)
         return LanesStep(of, schedule=schedule, beside=beside, ahead=ahead)
     if dataflow:
         return DataflowStep(of, actions=ready_lists(schedule, config.waiting)[rank], delays=delays)

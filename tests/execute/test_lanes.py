@@ -86,7 +86,7 @@ def made(
     seat = Seat(compile_rank(schedule, 0), dict(stages), Loopback(), lambda _receive: torch.zeros(1), line, labels)
     step: Step = LanesStep(seat, schedule=schedule, beside=line.beside())
     if device is not None:
-        step = StreamsStep(seat, schedule=schedule, device=device)
+        step = StreamsStep(seat, schedule=schedule, device=device, beside=line.beside())
     return step, stages, labels, board
 
 
