@@ -14,7 +14,7 @@ from pipetrace.diff import Analysis, Diff, diff, median_step
 from pipetrace.diff.document import document, slip_parts
 from pipetrace.diff.reference import typical_costs
 from pipetrace.errors import CostError, TraceError
-from pipetrace.fit import fit_costs
+from pipetrace.fit import fit_costs, measured_costs
 from pipetrace.metrics import all_to_alls
 from pipetrace.schedule import Schedule
 from pipetrace.shown import printable, shown
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 _MOST_REPLICAS = 8
+_FREE = "transfers free"
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +229,7 @@ def diff_traces(
     costs, costs_from = _costs(recording, measured, given)
     if transfers is not None and given is None:
         costs = replace(costs, p2p=transfers.p2p, network=transfers.network)
-        costs_from = f"{costs_from.removesuffix('; transfers free')}; transfers as given"
+        costs_from = f"{costs_from.removesuffix(f'; {_FREE}')}; transfers as given"
     chosen = measured[median_step(measured)]
     step = next(i for i, candidate in enumerate(recording.steps) if candidate is chosen)
     waiting = _waiting(recording)
@@ -288,5 +289,6 @@ def _costs(recording: Recording, measured: Sequence[Timeline], given: Costs | No
         return given, "as given"
     if recording.run is not None and recording.run.costs_are_exact:
         return recording.run.costs, "as the run's workload was made to take"
-    typical = typical_costs(fit_costs(measured))
-    return typical, "fitted to this run: every stage takes what the typical one does, by medians; transfers free"
+    costs, assumed = measured_costs(measured)
+    told = ["fitted to this run: every stage takes what the typical one does, by medians", *assumed, _FREE]
+    return typical_costs(costs), "; ".join(told)
