@@ -12,8 +12,9 @@ from pipetrace.costs import Costs
 from pipetrace.costs_io import costs_to_dict
 from pipetrace.diff import Analysis, Diff, diff, median_step
 from pipetrace.diff.document import document, slip_parts
+from pipetrace.diff.reference import typical_costs
 from pipetrace.errors import CostError, TraceError
-from pipetrace.fit import fit_costs
+from pipetrace.fit import fit_costs, measured_costs
 from pipetrace.metrics import all_to_alls
 from pipetrace.schedule import Schedule
 from pipetrace.shown import printable, shown
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pipetrace.trace.torch_profiler import Recording
 
 SCHEMA = 1
+_FREE = "transfers free"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +40,7 @@ class RunDiff:
         costs_from: Where they come from, in words.
         recording: What was read; of several replicas the first.
         step: Index of the chosen step in `recording.steps`: the one of median makespan.
-        fitted: Whether the costs are fitted to this run.
+        fitted: Whether the costs are fitted to this run: those of the typical stage, so that others stand out.
         waiting: How the ranks of the ideal wait.
         before: The earlier run that stands in the ideal's place, if any.
         held_against: That the run says it ran another schedule than this one, in a sentence.
@@ -171,7 +173,7 @@ def diff_traces(
         paths: A run folder, or traces of one run.
         schedule: What was run; None where the run folder has it.
         costs: Of the ideal. When None: those the run was made to take, where its workload takes exact costs, else
-            the medians of what was measured.
+            the typical stage's by the medians of what was measured.
         transfers: Costs whose transfers the ideal takes, where `costs` is None.
         before: Traces of an earlier run of the same schedule, to be held against in place of an ideal.
         reading: How traces are read: what `read_recording` takes beside paths and schedule, by name.
@@ -210,7 +212,7 @@ def diff_traces(
     costs, costs_from = _costs(recording, measured, given)
     if transfers is not None and given is None:
         costs = replace(costs, p2p=transfers.p2p, network=transfers.network)
-        costs_from = f"{costs_from.removesuffix('; transfers free')}; transfers as given"
+        costs_from = f"{costs_from.removesuffix(f'; {_FREE}')}; transfers as given"
     chosen = measured[median_step(measured)]
     step = next(i for i, candidate in enumerate(recording.steps) if candidate is chosen)
     waiting = _waiting(recording)
@@ -250,4 +252,6 @@ def _costs(recording: Recording, measured: Sequence[Timeline], given: Costs | No
         return given, "as given"
     if recording.run is not None and recording.run.costs_are_exact:
         return recording.run.costs, "as the run's workload was made to take"
-    return fit_costs(measured), "fitted to this run: median of each stage's F, B, I and W; transfers free"
+    costs, assumed = measured_costs(measured)
+    told = ["fitted to this run: every stage takes what the typical one does, by medians", *assumed, _FREE]
+    return typical_costs(costs), "; ".join(told)

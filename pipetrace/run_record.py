@@ -10,6 +10,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from pipetrace.action import NO_ACTION, Kind, code_kind, code_text, whole_stage, with_kind
 from pipetrace.diff import Diff
 from pipetrace.errors import TraceError
 from pipetrace.schedule import Schedule
@@ -84,6 +87,54 @@ def other_than_recorded(schedule: Schedule, recording: Recording) -> str | None:
         )
     )
     return f"The run says {was}; it is held against {now}: what differs follows from that first of all."
+
+
+def contradictions(schedule: Schedule, recording: Recording) -> tuple[str, ...]:
+    """What was recorded that does not go with the schedule that somebody says was run, in sentences.
+
+    Raises:
+        TraceError: Nothing that was recorded is an action of the schedule.
+    """
+    run, told = recording.run, []
+    if run is not None and other_than_recorded(schedule, recording) is not None:
+        was, said = (
+            f"{printable(name)}, p = {p}, m = {m}"
+            for name, p, m in (
+                (run.schedule, run.ranks, run.microbatches),
+                (schedule.name, schedule.ranks, schedule.microbatches),
+            )
+        )
+        told.append(f"the run says that it was {was}, and not {said}: the record of the run is the surer one")
+    elif schedule.ranks != recording.ranks:
+        told.append(f"{schedule.name} was named with p = {schedule.ranks}, but {recording.ranks} ranks ran")
+    wanted = {whole_backward(code) for code in (*schedule.code.tolist(), *schedule.partner.tolist())}
+    found = {
+        whole_backward(code)
+        for step in recording.steps
+        for column in (step.code[step.is_compute], step.partner[step.is_compute])
+        for code in np.unique(column).tolist()
+        if code != NO_ACTION
+    }
+    others = sorted(found - wanted)
+    if found and len(others) == len(found):
+        raise TraceError(
+            f"nothing that was recorded is an action of {schedule.name} with p = {schedule.ranks}, "
+            f"m = {schedule.microbatches}",
+            "`pipetrace read` without --schedule tells what the traces hold",
+        )
+    if others and not told:
+        some = ", ".join(map(code_text, others[:_MOST_NAMED])) + (", ..." if len(others) > _MOST_NAMED else "")
+        told.append(
+            f"{len(others)} of {len(found)} actions that were recorded are none of {schedule.name} with "
+            f"p = {schedule.ranks}, m = {schedule.microbatches} ({some})"
+        )
+    return tuple(told)
+
+
+def whole_backward(code: int) -> int:
+    """The code of an action of a whole stage, a backward's halves made one: splitting it is a way of running it."""
+    whole = whole_stage(code)
+    return with_kind(whole, Kind.B) if code_kind(whole) in (Kind.I, Kind.W) else whole
 
 
 def check_order(file: Path, of: Diff, recording: Recording) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +32,7 @@ def command(
 ) -> None:
     from pipetrace.fit import fit
     from pipetrace.report.fitted import fit_summary, print_fit, write_costs
+    from pipetrace.run_record import contradictions
     from pipetrace.trace.run_folder import refuse_to_replace
     from pipetrace.trace.torch_profiler import read_recording
 
@@ -39,6 +41,8 @@ def command(
     schedule = reading.what_was_run(sizes, source, Costs(), typed)
     with reading_progress(traces) as progress:
         recording = read_recording(traces, schedule, progress=progress, **reading.options())
+    if schedule is not None:
+        recording = replace(recording, notes=(*contradictions(schedule, recording), *recording.notes))
     fitted = fit(recording.steps, common_clock=recording.common_clock)
     if out is not None:
         write_costs(out, fitted, recording)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def pipetrace(
-    *arguments: object, cwd: Path | None = None, timeout: float = 120, **environment: str
+    *arguments: object, cwd: Path | None = None, timeout: float = 240, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """`pipetrace ARGUMENTS`, at 80 columns and without colour."""
     return subprocess.run(

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipetrace.costs_io import parse_costs
+from pipetrace.diff_run import diff_traces
+from pipetrace.execute import RunConfig
+from pipetrace.execute import run as execute
+from pipetrace.execute.inject import parse_injections
+from pipetrace.execute.launcher import Launcher
+from pipetrace.report.verdict import verdict
+from pipetrace.schedules import build
 from tests.cli.command import pipetrace, refusal
 
 TRACES = Path(__file__).parent.parent / "data" / "traces"
@@ -52,12 +61,29 @@ def test_a_slow_rank_is_named_and_not_communication(slow: Path) -> None:
     assert max(of["waterfall"]["bars"], key=lambda bar: int(bar["size_ns"]))["name"] == "compute of rank 1"
 
 
-def test_a_slow_link_is_named(tmp_path: Path) -> None:
-    of = diffed(run(tmp_path / "RUN", "zbv", "-p", 2, "-m", 4, "--inject", "link0-1:+40ms"))
-    holds_together(of)
-    assert of["faults"][0]["kind"] == "link"
-    assert "link 0→1" in of["faults"][0]["names"]
-    assert of["verdict"][0].startswith("Link 0→1 takes ")
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[Launcher]:
+    """Starts ranks of several runs, for one import of torch."""
+    with Launcher() as of:
+        yield of
+
+
+FAULTS = {
+    "rank2:compute*4": "Rank 2's compute takes ",
+    "link1-2:+60ms": "Link 1→2 takes ",
+    "rank0:gap+30ms": "Rank 0 pauses ",
+}
+"""Far above what other work on the machine does to processes that mostly sleep."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", ["1f1b", "zbv", "dualpipev"])
+def test_the_first_sentence_names_the_fault(name: str, fault: str, tmp_path: Path, launcher: Launcher) -> None:
+    config = RunConfig(costs=parse_costs("F=5,I=5,W=5"), steps=1, warmup=0, inject=parse_injections([fault]))
+    execute(build(name, 3, 6 if name == "dualpipev" else 4), config, tmp_path / "RUN", launcher=launcher)
+    of = diff_traces([tmp_path / "RUN"])
+    assert of.analysis.waterfall.residual == 0
+    assert verdict(of.analysis)[0].startswith(FAULTS[fault])
 
 
 def test_a_threshold_ends_with_its_own_code(slow: Path) -> None:

@@ -32,7 +32,7 @@ def slow_rank(name: str = "1f1b", *, fitted: bool = False) -> Analysis:
     held = [stage for stage in range(schedule.stages) if schedule.placement.rank(stage) == 2]
     slow = Costs(COSTS.default, {stage: StageCosts(15 * MS, 18 * MS, 12 * MS) for stage in held}, p2p=200_000)
     measured = simulate(schedule, slow)
-    costs = fit_costs([measured]) if fitted else COSTS
+    costs = typical_costs(fit_costs([measured])) if fitted else COSTS
     return Analysis(diff(simulate(schedule, costs), measured), schedule, costs, fitted=fitted, steps=[measured])
 
 
@@ -115,7 +115,8 @@ def test_a_first_stage_without_an_input_gradient_is_no_slow_one() -> None:
     assert not makes_no_gradient(Costs(stages={stage: StageCosts(10, 12, 8) for stage in range(4)}))
     schedule = build("zb-h1", 4, 8)
     measured = simulate(schedule, fitted)
-    of = Analysis(diff(simulate(schedule, fitted), measured), schedule, fit_costs([measured]), fitted=True)
+    costs = typical_costs(fit_costs([measured]))
+    of = Analysis(diff(simulate(schedule, costs), measured), schedule, costs, fitted=True)
     assert of.found.faults == ()
 
 

@@ -385,7 +385,7 @@ def test_a_page_of_a_hundred_thousand_tiles_can_be_used(tmp_path: Path, chromium
     assert path.stat().st_size < 30_000_000
     with browser.Watched(chromium) as seen:
         seen.page.goto(path.as_uri())
-        seen.page.wait_for_selector("html[data-drawn]", timeout=120_000)
+        seen.page.wait_for_selector("html[data-drawn]")
         seen.page.evaluate("Plotly.relayout('tiles', {'xaxis.range': [100, 200]})")
         # What is in sight follows at once, what is not when it is scrolled to.
         seen.page.locator("#in-flight-measured").scroll_into_view_if_needed()

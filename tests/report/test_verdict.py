@@ -60,7 +60,7 @@ def test_what_shortens_the_step_is_told_after_what_lengthens_it() -> None:
     gap = np.where((work.rank == 3) & (step.order.previous < len(work)), MS, 0)
     both = replace(quick, inputs=quick.inputs.but(gap=inputs.gap + gap))
     first, second, *_ = told(both)
-    assert first.startswith("Rank 3 pauses 0.998 ms more")
+    assert first.startswith("Rank 3 pauses 0.999 ms more")
     assert second.startswith("Rank 1's compute takes only 0.50 times")
     assert ": the step is shorter by " in second
     assert abs(effect(both, 1)) > effect(both, 0) > 0 > effect(both, 1)
