@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from pipetrace.cli.options import SCHEDULE, Sizes, Typed
+from pipetrace.cli.options import SCHEDULE, Typed
+from pipetrace.cli.schedule_options import Sizes
 from pipetrace.costs import Costs
 from pipetrace.schedule import Schedule
 
