@@ -102,7 +102,8 @@ def _compute(replica: int, rank: int, step: RankStep, met: Mapping[tuple[int, in
             # As any transfer it starts when the last of those that it joins has come to it.
             start = min(met.get((rank, c.code), c.start), c.end)
             waited = step.idle_for.get(c.code, UNKNOWN)
-            yield replica, rank, int(Lane.ALL_TO_ALL), c.code, c.partner, start, c.end, c.start, waited
+            came = step.posts.get(c.code, c.start)
+            yield replica, rank, int(Lane.ALL_TO_ALL), c.code, c.partner, start, c.end, came, waited
         else:
             yield replica, rank, int(Lane.COMPUTE), c.code, c.partner, c.start, c.end, UNKNOWN, UNKNOWN
 

@@ -188,7 +188,7 @@ def _read_step(
             step.idle_for[code] = f.start
             ends[code] = f.end
     if device is not None:
-        from_kernels(result, step, computed, device)
+        from_kernels(result, step, computed, device, is_ours=result.style is LabelStyle.PIPETRACE)
     elif result.style in (LabelStyle.PIPETRACE, LabelStyle.PATTERN):
         step.compute = [Compute(f.label.code, f.label.partner, f.start, f.end) for f in computed]
         # Where an all-to-all has no range of its own it lasts from its post to the end of the wait for it.
@@ -207,13 +207,17 @@ def _read_step(
     return step
 
 
-def from_kernels(result: RankSteps, step: RankStep, computed: list[Found], device: Device) -> None:
-    """The tile of an action is that of the kernels that were launched while its label stood, by whichever thread."""
+def from_kernels(result: RankSteps, step: RankStep, computed: list[Found], device: Device, *, is_ours: bool) -> None:
+    """The tile of an action is that of the kernels that were launched while its label stood, by whichever thread.
+
+    The all-to-alls of an MoE layer are NCCL's kernels, all other actions are what NCCL's are not. pipetrace itself may
+    do an all-to-all by copies, and pretend its length by a synthetic kernel: all that it launches there is part of it.
+    """
     for f in computed:
         here = device.within(f.start, f.end)
-        # The all-to-alls of an MoE layer are NCCL's kernels; all other actions are what NCCL's are not.
-        is_exchange = code_part(f.label.code) in ALL_TO_ALL_PARTS
-        chosen = (device.communicates & ~device.is_p2p if is_exchange else device.computes)[here]
+        chosen = device.computes[here]
+        if code_part(f.label.code) in ALL_TO_ALL_PARTS:
+            chosen = np.ones_like(chosen) if is_ours else (device.communicates & ~device.is_p2p)[here]
         kernels = np.flatnonzero(chosen) + here.start
         if not kernels.size:
             result.without_kernels.append(f.label.code)

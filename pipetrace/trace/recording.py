@@ -136,11 +136,17 @@ def _step_called(names: Sequence[str], text: str) -> int:
     raise TraceError(f"no step is called {shown(text)}", f"the steps are {some}")
 
 
-def _of_replica(recording: Recording, text: str) -> Recording:
-    medians = [
-        float(np.median([step.of_replica(replica).makespan for step in recording.steps]))
+def replica_makespans(recording: Recording) -> list[int]:
+    """ns of each replica's median step; 0 where there is no step."""
+    steps = recording.steps
+    return [
+        round(float(np.median([step.of_replica(replica).makespan for step in steps]))) if steps else 0
         for replica in range(recording.replicas)
     ]
+
+
+def _of_replica(recording: Recording, text: str) -> Recording:
+    medians = replica_makespans(recording)
     if text == SLOWEST:
         chosen = int(np.argmax(medians))
     elif text.isdecimal() and int(text) < recording.replicas:
