@@ -249,7 +249,11 @@ def _parts(recording: Recording) -> list[RenderableType]:
                 ("bubble fraction", f"{percent(of.fraction)}  ({_definition(len(of.ranks), recording.ranks)})"),
             ]
         head.append(
-            ("window", f"first to last F, B, I or W of {name}" + (", the median step" if len(measured) > 1 else ""))
+            (
+                "window",
+                f"first to last F, B, I or W of {name}"
+                + (f", the median of {len(measured)} steps" if len(measured) > 1 else ""),
+            )
         )
         columns = [
             ("own span", of.span),
