@@ -268,8 +268,10 @@ def _parts(recording: Recording) -> list[RenderableType]:
         caption = f"times in {unit.name}; waits count from a rank's first receive on, before its first action too"
         if recording.common_clock:
             cells[-1] = _with_unknown(cells[-1], of)
-            if any(of.untimed):
+            if any("?" in cell for cell in cells[-1]):
                 caption += "; ? stands for receives whose sender was not recorded"
+            elif any(of.untimed):
+                caption += "; not known where no sender was recorded"
         tables.append(table_of(["rank", *(title for title, _ in columns)], list(zip(*cells, strict=True)), caption))
         if beside := _beside(recording, steps_index, chosen, replica):
             cells = [[str(rank) for rank in of.ranks], *(unit.column(times) for times in beside.values())]
