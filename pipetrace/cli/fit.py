@@ -12,6 +12,7 @@ from pipetrace.cli import options
 from pipetrace.cli.console import print_json, say
 from pipetrace.cli.progress import reading_progress
 from pipetrace.cli.reading_options import Reading
+from pipetrace.cli.schedule_options import Sizes
 from pipetrace.costs import Costs
 
 HELP = "Measure what actions and transfers of a run cost, per stage and kind, to simulate with."
@@ -19,7 +20,7 @@ EXAMPLE = "pipetrace fit RUN/ -o costs.toml"
 
 
 def command(
-    sizes: options.Sizes,
+    sizes: Sizes,
     reading: Reading,
     traces: Annotated[list[Path], typer.Argument(metavar="TRACES", help="Trace files, or folders of them.")],
     out: Annotated[
@@ -42,7 +43,13 @@ def command(
         recording = read_recording(traces, schedule, progress=progress, **reading.options())
     if schedule is not None:
         recording = replace(recording, notes=(*contradictions(schedule, recording), *recording.notes))
-    fitted = fit(recording.steps, common_clock=recording.common_clock)
+    is_told = recording.tells_recompute or (recording.run is not None and recording.run.costs_are_exact)
+    fitted = fit(
+        recording.steps,
+        common_clock=recording.common_clock,
+        recomputed=recording.recomputed,
+        tells_recompute=is_told,
+    )
     if out is not None:
         write_costs(out, fitted, recording)
         say(f"wrote {out}")

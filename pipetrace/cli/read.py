@@ -12,6 +12,7 @@ from pipetrace.cli import options
 from pipetrace.cli.console import print_json
 from pipetrace.cli.progress import reading_progress
 from pipetrace.cli.reading_options import Reading
+from pipetrace.cli.schedule_options import Sizes
 from pipetrace.costs import Costs
 from pipetrace.errors import OutputError
 from pipetrace.schedule import Schedule
@@ -21,7 +22,7 @@ EXAMPLE = "pipetrace read RUN/"
 
 
 def command(
-    sizes: options.Sizes,
+    sizes: Sizes,
     reading: Reading,
     traces: Annotated[list[Path], typer.Argument(metavar="TRACES", help="Trace files, or folders of them.")],
     source: options.From = None,

@@ -199,6 +199,15 @@ def recording_of(
         one_boot=clocks.one_boot,
         replicas=replicas,
         offsets={global_rank[place]: by for place, by in clocks.offsets.items()},
+        recomputed=tuple(
+            {
+                (place // ranks, code): ns
+                for place, step in _of_step(steps, name).items()
+                for code, ns in step.recomputed.items()
+            }
+            for name in names
+        ),
+        tells_recompute=all(of.tells_recompute for of in steps.values()),
         left_out={name: str(judged[name]) for name in partial},
         steps_found=len(names),
     )
