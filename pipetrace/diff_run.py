@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pipetrace.trace.torch_profiler import Recording
 
 SCHEMA = 1
+_MOST_REPLICAS = 8
 _FREE = "transfers free"
 
 
@@ -44,6 +45,7 @@ class RunDiff:
         waiting: How the ranks of the ideal wait.
         before: The earlier run that stands in the ideal's place, if any.
         held_against: That the run says it ran another schedule than this one, in a sentence.
+        replica_makespans: ns of the median step of each replica, where there are several.
     """
 
     diff: Diff
@@ -56,6 +58,7 @@ class RunDiff:
     waiting: Waiting = field(default_factory=Waiting)
     before: Recording | None = None
     held_against: str | None = None
+    replica_makespans: Sequence[int] = ()
 
     @cached_property
     def analysis(self) -> Analysis:
@@ -91,7 +94,7 @@ class RunDiff:
             window += f", the one of median makespan of {len(self.recording.steps)} steps"
         facts = [("Traces", self.recording.source), ("Window", window), ("Costs of the ideal", self.costs_from)]
         if self.recording.replicas > 1:
-            facts.insert(1, ("Replica", f"0 of {self.recording.replicas}; ranks are its pipeline ranks"))
+            facts.insert(1, ("Replica", self._replica))
         if run is not None:
             options = [f"{printable(key)} {_plain(value)}" for key, value in run.options.items()]
             facts += [
@@ -109,6 +112,18 @@ class RunDiff:
                 )
             )
         return facts
+
+    @property
+    def _replica(self) -> str:
+        """Which replica, and how long the others took."""
+        of = self.replica_makespans
+        each = ", ".join(f"{replica}: {ns / 1e6:,.3f} ms" for replica, ns in enumerate(of[:_MOST_REPLICAS]))
+        more = (
+            f", slowest {max(range(len(of)), key=of.__getitem__)}: {max(of) / 1e6:,.3f} ms"
+            if len(of) > _MOST_REPLICAS
+            else ""
+        )
+        return f"0 of {len(of)}; ranks are its pipeline ranks. Median steps: {each}{more} (--replica N|slowest)"
 
     def _matched(self) -> dict[str, Any]:
         """The two timelines, every action with its slip and, where clocks allow, the parts of it."""
@@ -184,12 +199,14 @@ def diff_traces(
         TraceError: Nothing can be read, there is no schedule to compare with, or what lies in the run folder
             contradicts what its traces say of themselves.
     """
-    from pipetrace.run_record import check_order, check_record, check_sizes, other_than_recorded
+    from pipetrace.run_record import check_before, check_order, check_record, check_sizes, other_than_recorded
+    from pipetrace.trace.recording import replica_makespans
     from pipetrace.trace.run_folder import SCHEDULE_FILE, schedule_file
     from pipetrace.trace.torch_csv import read_csv
     from pipetrace.trace.torch_profiler import read_recording
 
     recording = read_recording(paths, schedule, **(reading or {}))
+    replicas = replica_makespans(recording)
     recording = replace(recording, steps=tuple(step.of_replica(0) for step in recording.steps))
     for folder in paths:
         check_record(folder, recording)
@@ -223,15 +240,35 @@ def diff_traces(
         check_order(of_folder, of, recording)
     if before:
         earlier = read_recording(before, schedule, **(reading or {}))
+        check_before(schedule, recording, earlier)
         steps = [step.of_replica(0) for step in earlier.steps if step.is_compute.any()]
         was = steps[median_step(steps)]
         costs, costs_from = fit_costs(steps), f"none: held against {earlier.source}, {len(steps)} steps"
         recording = replace(recording, common_clock=recording.common_clock and earlier.common_clock)
         return RunDiff(
-            diff(was, chosen), schedule, costs, costs_from, recording, step, before=earlier, held_against=other
+            diff(was, chosen),
+            schedule,
+            costs,
+            costs_from,
+            recording,
+            step,
+            before=earlier,
+            held_against=other,
+            replica_makespans=replicas,
         )
     fitted = given is None and not (recording.run is not None and recording.run.costs_are_exact)
-    return RunDiff(of, schedule, costs, costs_from, recording, step, fitted, waiting, held_against=other)
+    return RunDiff(
+        of,
+        schedule,
+        costs,
+        costs_from,
+        recording,
+        step,
+        fitted,
+        waiting,
+        held_against=other,
+        replica_makespans=replicas,
+    )
 
 
 def _waiting(recording: Recording) -> Waiting:

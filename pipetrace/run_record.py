@@ -89,6 +89,41 @@ def other_than_recorded(schedule: Schedule, recording: Recording) -> str | None:
     return f"The run says {was}; it is held against {now}: what differs follows from that first of all."
 
 
+def check_before(schedule: Schedule, recording: Recording, earlier: Recording) -> None:
+    """Whether an earlier run is of the same schedule as a later one, by what it says of itself or by its actions.
+
+    Args:
+        schedule: What the later one ran.
+        recording: It.
+        earlier: The earlier one.
+
+    Raises:
+        TraceError: It is not, so that nothing can be said action by action.
+    """
+    run = earlier.run
+    was = None if run is None else (run.schedule, run.ranks, run.microbatches)
+    if was is None:
+        # Of others' traces there is no other word than their actions.
+        codes = np.unique(np.concatenate([step.code[step.is_compute] for step in earlier.steps] or [schedule.code[:0]]))
+        common = np.isin(codes, np.concatenate([schedule.code, schedule.partner])).sum()
+        if earlier.ranks == schedule.ranks and 2 * common >= codes.size:
+            return
+    else:
+        # A list from a file has whatever name the file had.
+        renamed = not {was[0], schedule.name} <= set(names())
+        if was[1:] == (schedule.ranks, schedule.microbatches) and (renamed or was[0] == schedule.name):
+            return
+    before = (
+        f"p = {earlier.ranks}, other actions" if was is None else f"{printable(was[0])}, p = {was[1]}, m = {was[2]}"
+    )
+    now = f"{printable(schedule.name)}, p = {schedule.ranks}, m = {schedule.microbatches}"
+    raise TraceError(
+        f"{earlier.source} ran another schedule ({before}) than {recording.source} ({now}): two runs are held against "
+        "each other action by action",
+        "diff each against its own ideal; pipetrace compare sets schedules side by side",
+    )
+
+
 def contradictions(schedule: Schedule, recording: Recording) -> tuple[str, ...]:
     """What was recorded that does not go with the schedule that somebody says was run, in sentences.
 

@@ -47,7 +47,7 @@ class Reading:
     ] = None
     replica: Annotated[
         str | None,
-        typer.Option(metavar="N|slowest", help="Only this copy of the pipeline.", show_default="all"),
+        typer.Option(metavar="N|slowest", help="Only this copy of the pipeline.", show_default="all; diff: 0"),
     ] = None
     jobs: Annotated[
         int | None,

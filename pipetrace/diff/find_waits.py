@@ -67,7 +67,7 @@ def gap_faults(case: Case) -> list[Fault]:
     for rank in np.unique(work.rank[told]).tolist():
         mine = told & (work.rank == rank)
         whole = mine & bound
-        if 4 * whole.sum() >= mine.sum():
+        if whole.sum() > max(1, mine.sum() // 4):
             told &= ~mine | whole
 
     def healed(mine: BoolArray, by: int) -> Inputs:

@@ -106,6 +106,11 @@ def test_before_and_after(slow: Path, tmp_path: Path) -> None:
     assert "before, " in (tmp_path / "x.html").read_text(encoding="utf-8")
 
 
+def test_what_ran_another_schedule_is_not_before(slow: Path) -> None:
+    said = refusal("diff", slow, "--before", TRACES / "rt-zbh1_pp4_mb8_mlp")
+    assert "rt-zbh1_pp4_mb8_mlp ran another schedule" in said
+
+
 def test_waits_inside_torchs_labels_are_waits(tmp_path: Path) -> None:
     """torch's runtime waits for receives inside its compute labels: that is no compute."""
     of = diffed(TRACES / "zbv_pp2_mb4_mlp", "--schedule", "zbv", "-p", 2, "-m", 4)
@@ -129,6 +134,9 @@ def test_a_rank_that_is_absent_is_not_idle(slow: Path, tmp_path: Path) -> None:
     of = diffed(tmp_path, "--from", slow / "schedule.csv")
     holds_together(of)
     assert [rank["rank"] for rank in of["waiting"]["measured"]] == [0, 2]
+    assert of["verdict"][0].startswith("Rank 1 was not recorded: what others waited for from it (rank ")
+    assert not [fault for fault in of["faults"] if fault["kind"] in ("gap", "delayed") and fault["total_ns"] > 2e7]
+    assert {rank["rank"]: rank["unrecorded_ns"] > 2e7 for rank in of["waiting"]["measured"]}[0]
     assert of["per_rank"][1]["busy_ns"]["measured"] is None
     whole = 2 * of["makespan_ns"]["measured"]
     idle = sum(rank["global_idle_ns"]["measured"] or 0 for rank in of["per_rank"])
