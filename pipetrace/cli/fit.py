@@ -43,7 +43,13 @@ def command(
         recording = read_recording(traces, schedule, progress=progress, **reading.options())
     if schedule is not None:
         recording = replace(recording, notes=(*contradictions(schedule, recording), *recording.notes))
-    fitted = fit(recording.steps, common_clock=recording.common_clock)
+    is_told = recording.tells_recompute or (recording.run is not None and recording.run.costs_are_exact)
+    fitted = fit(
+        recording.steps,
+        common_clock=recording.common_clock,
+        recomputed=recording.recomputed,
+        tells_recompute=is_told,
+    )
     if out is not None:
         write_costs(out, fitted, recording)
         say(f"wrote {out}")

@@ -97,7 +97,7 @@ def _rows_of_replica(
 
 
 def _compute(replica: int, rank: int, step: RankStep, met: Mapping[tuple[int, int], int]) -> Iterator[_Row]:
-    for c in step.compute:
+    for c in (*step.compute, *step.closing):
         if code_part(c.code) in ALL_TO_ALL_PARTS:
             # As any transfer it starts when the last of those that it joins has come to it.
             start = min(met.get((rank, c.code), c.start), c.end)

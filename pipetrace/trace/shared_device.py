@@ -21,7 +21,7 @@ from pipetrace.errors import TraceError
 from pipetrace.timeline import UNKNOWN
 from pipetrace.trace.labels import Labels, LabelStyle, Role, receiver_of
 from pipetrace.trace.load import TraceFile
-from pipetrace.trace.rank_steps import from_kernels, kind_of
+from pipetrace.trace.rank_steps import CLOSING_KINDS, closing_of, from_kernels, kind_of
 from pipetrace.trace.reading.device import Device, device_of, of_kernels
 from pipetrace.trace.reading.model import WHOLE_TRACE, Compute, RankStep, RankSteps, Span
 from pipetrace.trace.reading.ranges import Found, ranges_of
@@ -84,12 +84,15 @@ class _Whose:
         streams: Any = trace.pipetrace.get("streams")
         try:
             self._replica_of = {str(of["stream"]): int(of["rank"]) // ranks for of in streams}
-        except (TypeError, ValueError, KeyError):
+        except (TypeError, ValueError, KeyError, OverflowError):
+            self._replica_of = {}
+        found = set(self._replica_of.values())
+        if not found or found != set(range(len(found))):
             raise TraceError(
                 f"{trace.path}: all ranks ran in one process, but whose its streams are is not said",
                 "record the run again",
-            ) from None
-        self.replicas = max(self._replica_of.values()) + 1
+            )
+        self.replicas = len(found)
 
     def replica(self, of: Found) -> int | None:
         """The replica; None where nothing tells."""
@@ -137,6 +140,8 @@ def _read_step(
         seen.update({(role, half) for half in (code, f.label.partner) if half != NO_ACTION})
         if role is Role.COMPUTE:
             computed[rank].append(f)
+        elif role is Role.WHOLE_STAGE and code_kind(code) in CLOSING_KINDS:
+            steps[rank].closing += closing_of(f, device)
         elif role is Role.POST and code_part(code):
             # A rank has come to an all-to-all. When a GPU's stream has, no kernel shows.
             if device is None:

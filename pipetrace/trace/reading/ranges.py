@@ -15,7 +15,7 @@ from pipetrace.trace.reading.events import Events
 from pipetrace.trace.reading.model import WHOLE_TRACE, Span
 
 # On a GPU the profiler repeats each label over its kernels; that one's times are the device's.
-_NO_RANGES = (
+NO_RANGES = (
     "cpu_op",
     "kernel",
     "gpu_user_annotation",
@@ -79,7 +79,7 @@ def ranges_of(events: Events, rank: int, labels: Labels, *, is_ours: bool) -> Ra
             continue
         if label is not None:
             by_name[at] = label
-    ours = ~events.in_categories(_NO_RANGES)
+    ours = ~events.in_categories(NO_RANGES)
     rows = np.flatnonzero(ours & _among(events, by_name)).tolist()
     whole = {
         (int(events.start[row]), int(events.end[row]), int(events.name[row]), int(events.thread[row])): None
