@@ -15,7 +15,7 @@ from pipetrace.diff.document import document, slip_parts
 from pipetrace.diff.reference import typical_costs
 from pipetrace.errors import CostError, TraceError
 from pipetrace.fit import fit_costs, measured_costs
-from pipetrace.metrics import all_to_alls
+from pipetrace.metrics import all_to_alls, pair_overlaps
 from pipetrace.schedule import Schedule
 from pipetrace.shown import printable, shown
 from pipetrace.simulate import simulate
@@ -151,15 +151,16 @@ class RunDiff:
             "step_makespans_ns": self.step_makespans,
             "waiting_policy": str(self.waiting.policy),
             **document(self.analysis),
-            **self._all_to_alls(),
+            **self._all_to_alls(pairs=actions),
             **(self._matched() if actions else self.diff.to_dict(actions=False)),
             "not_found": list(self.recording.missing),
             "notes": [*([] if self.held_against is None else [self.held_against]), *self.recording.notes],
         }
 
-    def _all_to_alls(self) -> dict[str, Any]:
-        """Lists in ns, an entry a rank; nothing where neither timeline has any."""
-        both = {"ideal": all_to_alls(self.diff.ideal), "measured": all_to_alls(self.diff.measured)}
+    def _all_to_alls(self, *, pairs: bool) -> dict[str, Any]:
+        """Lists in ns, an entry a rank, and with `pairs` one for each pair; nothing where neither timeline has any."""
+        timelines = {"ideal": self.diff.ideal, "measured": self.diff.measured}
+        both = {which: all_to_alls(timeline.from_first_action()) for which, timeline in timelines.items()}
         if not any(len(of.tiles) for of in both.values()):
             return {}
         return {
@@ -168,6 +169,7 @@ class RunDiff:
                     f"{name}_ns": list(of.per_rank(getattr(of, column)))
                     for name, column in (("time", "duration"), ("hidden", "hidden"), ("exposed", "exposed"))
                 }
+                | ({"pairs": [pair.to_dict() for pair in pair_overlaps(self.schedule, of)]} if pairs else {})
                 for which, of in both.items()
             }
         }

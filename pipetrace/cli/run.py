@@ -90,7 +90,7 @@ def command(
     ] = "cpu",
     one_process: Annotated[
         bool,
-        typer.Option("--one-process", help="All ranks in one process on one device: two streams, or threads, a rank."),
+        typer.Option("--one-process", help="All ranks in one process on one device, a stream (or thread) a lane."),
     ] = False,
     channel: Annotated[
         Channel,

@@ -31,7 +31,7 @@ from pipetrace.metrics.tiles import Lookup
 from pipetrace.schedule import Schedule
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
-from pipetrace.waiting import Waiting
+from pipetrace.waiting import Wait, Waiting
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +131,15 @@ class Analysis:
     def case(self) -> Case:
         """What faults are looked for in."""
         of = self.of if self.clocks is None else diff(self.of.ideal, self.measured)
-        return Case(of, self.work, self.costs, self.reference, self.reference_graph, self.seen)
+        return Case(
+            of,
+            self.work,
+            self.costs,
+            self.reference,
+            self.reference_graph,
+            self.seen,
+            posts_ahead=self.waiting.policy is not Wait.INLINE,
+        )
 
     @cached_property
     def waterfall(self) -> Waterfall:

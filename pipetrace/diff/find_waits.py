@@ -46,10 +46,12 @@ def post_faults(case: Case) -> list[Fault]:
         return inputs.but(after=np.where(mine & seen.moved, NEVER, inputs.after))
 
     found, _ = _by_rank(case, work.sender, seen.moved, over, FaultKind.SEND, posted_at_once)
+    if not case.posts_ahead:
+        return found
     anchor = np.where(inputs.anchor >= 0, inputs.anchor, len(work))
     posted = np.append(seen.end, 0)[anchor] + inputs.after
     late = (posted - seen.start[work.producer] - inputs.ready - inputs.delay).astype(np.float64)
-    # Where the ideal posts at the use too, that is how the ranks wait.
+    # Where the step before posted late as well, that is how its ranks wait.
     told = seen.moved & (inputs.after > NEVER) & (case.reference.after == NEVER) & (late > case.floor)
     return found + _by_rank(case, work.receiver, told, late, FaultKind.RECEIVE, posted_ahead)[0]
 
@@ -116,7 +118,7 @@ def _by_rank(
         if pattern.amount < 0:
             continue
         mine = np.isin(rank, ranks[pattern.cells])
-        by, size = round(pattern.amount), int(over[told & mine].sum())
+        by, size = round(pattern.amount), int((over - explained)[told & mine].sum())
         explained[mine] += by
         found.append(Fault(kind, pattern.names, by, int((told & mine).sum()), size, healed(mine, by)))
     return found, explained
@@ -140,7 +142,7 @@ def _by_link(case: Case, told: BoolArray, over: FloatArray, healed: Heal) -> tup
         if by < 0:
             continue
         usual = round(float(np.median(case.reference.time[told & mine])))
-        size, count = int(over[told & mine].sum()), int((told & mine).sum())
+        size, count = int((over - explained)[told & mine].sum()), int((told & mine).sum())
         explained[mine] += by
         found.append(Fault(FaultKind.LINK, pattern.names, by, count, size, healed(mine, by), typical=usual))
     return found, explained

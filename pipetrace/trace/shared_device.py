@@ -84,12 +84,15 @@ class _Whose:
         streams: Any = trace.pipetrace.get("streams")
         try:
             self._replica_of = {str(of["stream"]): int(of["rank"]) // ranks for of in streams}
-        except (TypeError, ValueError, KeyError):
+        except (TypeError, ValueError, KeyError, OverflowError):
+            self._replica_of = {}
+        found = set(self._replica_of.values())
+        if not found or found != set(range(len(found))):
             raise TraceError(
                 f"{trace.path}: all ranks ran in one process, but whose its streams are is not said",
                 "record the run again",
-            ) from None
-        self.replicas = max(self._replica_of.values()) + 1
+            )
+        self.replicas = len(found)
 
     def replica(self, of: Found) -> int | None:
         """The replica; None where nothing tells."""

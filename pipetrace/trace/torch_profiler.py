@@ -133,7 +133,7 @@ def recording_of(
     run, run_notes = _run_info(by_global)
     shared = readings[0] if len(readings) == 1 and readings[0].is_shared else None
     if shared is not None:
-        replicas = 1 if run is None else run.replicas
+        replicas = 1 if run is None or len(shared.steps) % run.replicas else run.replicas
         shape = Shape(len(shared.steps) // replicas, replicas)
         steps, by_place = dict(shared.steps), dict.fromkeys(shared.steps, shared)
         global_rank = {place: place for place in steps}
@@ -174,6 +174,7 @@ def recording_of(
             ranks,
             _of_step(steps, name),
             replicas=replicas,
+            apart=shared is None,
             common_clock=clocks.common,
             lost=of_partial if name in partial else lost,
         )

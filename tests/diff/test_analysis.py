@@ -13,6 +13,7 @@ from pipetrace.costs import Costs, StageCosts
 from pipetrace.diff import Analysis, diff
 from pipetrace.diff.contrast import overlapped_against_alone, stage_balance
 from pipetrace.diff.document import document, slip_parts
+from pipetrace.diff.fault import FaultKind
 from pipetrace.diff.reference import balanced_costs, makes_no_gradient, typical_costs
 from pipetrace.fit import fit_costs
 from pipetrace.schedule import Schedule
@@ -74,6 +75,16 @@ def test_how_the_ranks_wait_is_part_of_the_ideal(waiting: Waiting) -> None:
     assert of.waterfall.base == timeline.makespan
     assert not any(bar.size for bar in of.waterfall.bars)
     assert of.found.faults == ()
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_receives_at_their_use_are_late_only_where_they_are_meant_to_be_ahead(told: bool) -> None:
+    schedule = build("zb-h1", 4, 8)
+    free = Costs(COSTS.default)
+    timeline = simulate(schedule, Costs(COSTS.default, p2p=3 * MS), Waiting(Wait.INLINE))
+    waiting = Waiting() if told else Waiting(Wait.INLINE)
+    of = Analysis(diff(simulate(schedule, free, waiting), timeline), schedule, free, waiting=waiting)
+    assert any(fault.kind is FaultKind.RECEIVE for fault in of.found.faults) is told
 
 
 def test_two_measured_steps() -> None:

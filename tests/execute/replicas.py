@@ -89,9 +89,11 @@ class Member:
 
     def __init__(self, net: Net, rank: int, replica: int, replicas: int) -> None:
         self.replica, self.replicas = replica, replicas
+        self.calls = 0
         self._table = net.table(("all-to-all", rank), replicas)
 
     def all_to_all(self, rows: torch.Tensor, sent: Sequence[int], received: Sequence[int]) -> torch.Tensor:
+        self.calls += 1
         parts = self._table.meet(self.replica, rows.split_with_sizes(list(sent)))
         taken = [given[self.replica] for given in parts]
         assert [len(one) for one in taken] == list(received)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 
 import pytest
 import torch
@@ -23,6 +22,7 @@ from pipetrace.execute.workloads.moe import MoeWorkload
 from pipetrace.execute.workloads.moe_reference import orders_of
 from pipetrace.schedule import Schedule
 from tests.execute.in_process import run_rank
+from tests.execute.replicas import Member, Net
 
 CONFIG = RunConfig("moe", hidden=8, heads=2, sequence=4, batch=2, layers=2, experts=4, expert_hidden=6, ep=1, top_k=2)
 SCHEDULE = pipetrace.build("gpipe", 1, 3)
@@ -31,33 +31,6 @@ SCHEDULE = pipetrace.build("gpipe", 1, 3)
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
-
-
-class Together:
-    """All-to-alls among threads."""
-
-    def __init__(self, replicas: int) -> None:
-        self.replicas = replicas
-        self.barrier = Barrier(replicas)
-        self.given: list[tuple[torch.Tensor, ...]] = [()] * replicas
-
-    def of(self, replica: int) -> Member:
-        return Member(self, replica)
-
-
-class Member:
-    def __init__(self, together: Together, replica: int) -> None:
-        self._together, self.replica, self.replicas = together, replica, together.replicas
-        self.calls = 0
-
-    def all_to_all(self, rows: torch.Tensor, sent: Sequence[int], received: Sequence[int]) -> torch.Tensor:
-        self.calls += 1
-        self._together.given[self.replica] = rows.split_with_sizes(list(sent))
-        self._together.barrier.wait(60)
-        taken = [given[self.replica] for given in self._together.given]
-        self._together.barrier.wait(60)
-        assert [len(its) for its in taken] == list(received)
-        return torch.cat(taken)
 
 
 def checked(config: RunConfig, spoil: Callable[[MoeStage], None] = lambda _stage: None) -> CheckReport:
@@ -116,8 +89,8 @@ def test_what_is_wrong_fails(spoil: Callable[[MoeStage], None]) -> None:
 
 
 def test_replicas_hold_a_share_of_the_experts_and_tokens_of_their_own() -> None:
-    together = Together(2)
-    workloads = [MoeWorkload(SCHEDULE, CONFIG, Host(together.of(replica))) for replica in range(2)]
+    net = Net()
+    workloads = [MoeWorkload(SCHEDULE, CONFIG, Host(Member(net, 0, replica, 2))) for replica in range(2)]
     stages = [workload.stage(0, 0) for workload in workloads]
     whole = workloads[0].modules(0)
     for stage, share in zip(stages, (slice(0, 2), slice(2, 4)), strict=True):
@@ -136,8 +109,8 @@ def test_two_replicas_leave_what_one_process_leaves(capacity: float) -> None:
     config = RunConfig(
         "moe", hidden=8, heads=2, sequence=4, batch=2, layers=2, experts=4, expert_hidden=6, ep=2, capacity=capacity
     )
-    together = Together(2)
-    members = [together.of(replica) for replica in range(2)]
+    net = Net()
+    members = [Member(net, 0, replica, 2) for replica in range(2)]
     workloads = [MoeWorkload(SCHEDULE, config, Host(member)) for member in members]
     # Not by the threads, which share their random numbers.
     made = [workload.stage(0, 0) for workload in workloads]

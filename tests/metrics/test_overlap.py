@@ -113,8 +113,11 @@ def test_which_are_exposed(order: MoeOrder, expected: dict[str, float]) -> None:
 @given(sizes(ranks=4, microbatches=8), overlaps, layer_costs)
 def test_hidden_and_exposed_add_up(size: Sizes, overlap: Overlap, of_layer: LayerCosts) -> None:
     schedule, costs = size.build(), Costs(layer=of_layer)
-    timeline = simulate(expand_moe(schedule, overlap, costs), costs)
+    expanded = expand_moe(schedule, overlap, costs)
+    timeline = simulate(expanded, costs)
     of = all_to_alls(timeline)
+    # Which pairs there are is seen in the parts as well.
+    assert pair_overlaps(expanded, of) == pair_overlaps(schedule, of)
     assert (of.hidden >= 0).all()
     assert (of.exposed >= 0).all()
     assert int(of.time.sum()) == int(of.hidden.sum())
