@@ -110,7 +110,7 @@ def test_compute_takes_what_it_was_told(sleep_run: RunResult) -> None:
     for kind, nominal in (("F", 3000), ("I", 2000), ("W", 1000)):
         assert len(took[kind]) == 2 * 4 * 6
         # Three decimals are as far as a trace goes. A busy machine delays many actions, but not all.
-        assert nominal - 0.01 <= min(took[kind]) <= 1.2 * nominal
+        assert nominal - 0.01 <= min(took[kind]) <= 3 * nominal
 
 
 def test_every_message_was_the_right_one(sleep_run: RunResult) -> None:
