@@ -134,7 +134,11 @@ class Late(SleepWorkload):
 
             made.forward = late  # type: ignore[method-assign]
         else:
-            made.backward_weight = lambda _microbatch: self.overtaken.set()  # type: ignore[method-assign]
+
+            def early(microbatch: int) -> None:
+                self.overtaken.set()
+
+            made.backward_weight = early  # type: ignore[method-assign]
         return made
 
 
