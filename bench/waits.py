@@ -29,6 +29,7 @@ from pipetrace.execute.board import Board
 from pipetrace.execute.launcher import Launcher
 from pipetrace.execute.p2p import Pending
 from pipetrace.execute.program import Transfer, compile_rank
+from pipetrace.execute.step import Seat
 from pipetrace.execute.waits import step_of
 from pipetrace.execute.workloads.sleep import SleepWorkload
 from pipetrace.jitter import Jitter
@@ -219,9 +220,8 @@ def costs_of_waiting(sizes: Sequence[tuple[str, int, int]]) -> None:
             plan: list[int] = []
             _ = ready_lists(schedule, config.waiting)
             with counted(plan):
-                step = step_of(
-                    schedule, config, program, stages, Nothing(), workload.buffer, line, lambda _text: nullcontext()
-                )
+                seat = Seat(program, stages, Nothing(), workload.buffer, line, lambda _text: nullcontext())
+                step = step_of(schedule, config, seat)
             times = []
             for _ in range(5):
                 begin = time.process_time()

@@ -84,7 +84,7 @@ def test_a_handler_s_folder_needs_nothing_else(tmp_path: Path) -> None:
     assert recording.common_clock
     run = diff_traces([folder])
     assert "fitted" in run.costs_from
-    assert [run.diff.ideal.makespan, run.diff.measured.makespan] == [46, 50]
+    assert [run.diff.ideal.makespan, run.diff.measured.makespan] == [36, 50]
     # Known costs are the ideal's.
     costs = Costs(StageCosts(5, 6, 7))
     for rank in (0, 1):

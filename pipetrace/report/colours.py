@@ -75,6 +75,9 @@ HUES: Mapping[Group, Hue] = {
 MIXED = Hue("several kinds", "█", "#cc79a7", "#cc79a7", "#cc79a7", "#cc79a7", BLACK, "magenta")
 """What is too narrow to be told apart; the eighth of Okabe and Ito's hues, so that it looks like no kind."""
 
+RANK_HUES = ("#c12499", "#c46b21", "#508ceb", "#837449", "#5758ed", "#c66c8a")
+"""Of lines that stand for ranks: neither dark nor light, so that they are seen in light and in dark."""
+
 _GROUP_OF_KIND = np.full(32, Group.OTHER, dtype=np.int64)
 for _kind, _group in (
     (Kind.F, Group.F),

@@ -89,7 +89,7 @@ def write_diff_page(
         _tiles(of, title, first, unit, html.facts(known)),
         _worst(of) if of.one_clock else "",
         _waits(of, unit) if of.one_clock else "",
-        compared_overlap_section(diff.ideal, diff.measured, unit, first),
+        compared_overlap_section(diff.ideal, diff.measured, unit, first, of.schedule),
         _memory(of, title, first),
         _tables(of, unit),
         html.section(

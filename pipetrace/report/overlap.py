@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -121,8 +121,17 @@ def overlap_tables(timeline: Timeline, unit: TimeUnit, parts: InParts | None = N
     return out
 
 
-def compared_overlap(ideal: Timeline, measured: Timeline, unit: TimeUnit) -> list[RenderableType]:
-    """All-to-alls of an ideal and of a measured timeline side by side; nothing where neither has any."""
+def compared_overlap(
+    ideal: Timeline, measured: Timeline, unit: TimeUnit, schedule: Schedule, first: str = "ideal"
+) -> list[RenderableType]:
+    """All-to-alls of an ideal and of a measured timeline side by side; nothing where neither has any.
+
+    Args:
+        ideal, measured: The two.
+        unit: Of all times.
+        schedule: What they are of, for its pairs.
+        first: What the ideal, or what stands in its place, is called.
+    """
     both = [all_to_alls(timeline) for timeline in (ideal, measured)]
     if not any(len(of.tiles) for of in both):
         return []
@@ -131,11 +140,21 @@ def compared_overlap(ideal: Timeline, measured: Timeline, unit: TimeUnit) -> lis
         left, right = (of.per_rank(getattr(of, name)) for of in both)
         cells = unit.column([*left, *right])
         title = "all-to-all" if name == "duration" else name
-        head += [f"{title}\nideal", f"{title}\nmeasured"]
+        head += [f"{title}\n{first}", f"{title}\nmeasured"]
         columns += [cells[: len(left)], cells[len(left) :]]
-    return [
+    out: list[RenderableType] = [
         table_of(head, list(zip(*columns, strict=True)), f"all-to-alls in {unit.name}; hidden: while the rank computes")
     ]
+    limited = [limits_text(pair_overlaps(schedule, of)) for of in both]
+    if any(limited):
+        names = (f"pairs limited, {first}", "pairs limited, measured")
+        out.append(named_values([(name, text or "none") for name, text in zip(names, limited, strict=True)]))
+    return out
+
+
+def limits_text(pairs: Sequence[PairOverlap]) -> str:
+    """How many pairs are limited by what, in words; empty where there is none."""
+    return ", ".join(f"{count:,} by {limit}" for limit, count in limits(pairs).items())
 
 
 def behind_text(hidden: Mapping[What, int], whole: int) -> str:
@@ -151,10 +170,8 @@ def overlap_lines(of: AllToAlls, unit: TimeUnit, parts: InParts | None) -> list[
     lines = [("all-to-all", f"{unit.text(whole)}, of which exposed {unit.text(exposed)} ({percent(exposed / whole)})")]
     if parts is None:
         return lines
-    found = limits(parts.pairs(of))
-    if found:
-        texts = ", ".join(f"{count:,} by {limit}" for limit, count in found.items())
-        lines.append(("pairs limited", texts))
+    if text := limits_text(parts.pairs(of)):
+        lines.append(("pairs limited", text))
         steady = parts.steady
         lines.append(
             (
@@ -204,17 +221,5 @@ def overlap_dict(timeline: Timeline, parts: InParts | None = None) -> dict[str, 
             "compute_ns": steady.compute,
             "all_to_all_ns": steady.all_to_all,
         },
-        "pairs": [
-            {
-                "pair": str(pair.pair),
-                "rank": pair.rank,
-                "start_ns": pair.start,
-                "end_ns": pair.end,
-                "compute_ns": pair.compute,
-                "all_to_all_ns": pair.all_to_all,
-                "exposed_ns": pair.exposed,
-                "limit": str(pair.limit),
-            }
-            for pair in pairs
-        ],
+        "pairs": [pair.to_dict() for pair in pairs],
     }

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pipetrace.metrics import AllToAlls, Limit, PairOverlap, all_to_alls
+from pipetrace.metrics import AllToAlls, Limit, PairOverlap, all_to_alls, pair_overlaps
 from pipetrace.report.colours import HUES, WHITE, Group
 from pipetrace.report.figure import FONT, GRID, INK, PLOT
 from pipetrace.report.html import Bar, chart, facts, section, table
 from pipetrace.report.overlap import InParts, behind_text, name_of, overlap_lines
 from pipetrace.report.units import TimeUnit, percent
+from pipetrace.schedule import Schedule
 from pipetrace.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -42,17 +43,29 @@ def overlap_section(timeline: Timeline, unit: TimeUnit, parts: InParts | None = 
             "All-to-alls",
             facts(overlap_lines(of, unit, parts)),
             *_of_ranks_and_kinds([("", of)], unit),
-            *_of_pairs(pairs, timeline.ranks, unit),
+            *_of_pairs([("", pairs)], timeline.ranks, unit),
         )
     ]
 
 
-def compared_overlap_section(ideal: Timeline, measured: Timeline, unit: TimeUnit, first: str) -> str:
-    """The same of an ideal, or what stands in its place, and of a measured timeline; empty where neither has any."""
+def compared_overlap_section(
+    ideal: Timeline, measured: Timeline, unit: TimeUnit, first: str, schedule: Schedule
+) -> str:
+    """The same of an ideal, or what stands in its place, and of a measured timeline; empty where neither has any.
+
+    Args:
+        ideal, measured: The two.
+        unit: Of all times.
+        first: What the ideal is called.
+        schedule: What they are of, for its pairs.
+    """
     both = [(first, all_to_alls(ideal)), ("measured", all_to_alls(measured))]
     if not any(len(of.tiles) for _, of in both):
         return ""
-    return section("all-to-alls", "All-to-alls", *_of_ranks_and_kinds(both, unit))
+    pairs = [(name, pair_overlaps(schedule, of)) for name, of in both]
+    return section(
+        "all-to-alls", "All-to-alls", *_of_ranks_and_kinds(both, unit), *_of_pairs(pairs, schedule.ranks, unit)
+    )
 
 
 def overlap_figure(given: Labelled, unit: TimeUnit) -> Figure:
@@ -173,10 +186,17 @@ def _kind_table(name: str, of: AllToAlls, unit: TimeUnit) -> str:
     return table(f"What hides them{', ' * bool(name)}{name}", head, rows, note="of each kind, all ranks together")
 
 
-def _of_pairs(pairs: Sequence[PairOverlap], ranks: int, unit: TimeUnit) -> list[str]:
-    """What limits the pairs of each rank, and those with most exposed."""
-    if not pairs:
+def _of_pairs(given: Sequence[tuple[str, Sequence[PairOverlap]]], ranks: int, unit: TimeUnit) -> list[str]:
+    """What limits the pairs of each rank, and those of the last timeline with most exposed."""
+    some = [(f"{', ' * bool(name)}{name}", pairs) for name, pairs in given if pairs]
+    if not some:
         return []
+    limits = [_limit_table(f"What limits the pairs{name}", pairs, ranks, unit) for name, pairs in some]
+    name, pairs = some[-1]
+    return ['<div class="tables">', *limits, _worst_table(f"The pairs with most exposed{name}", pairs, unit), "</div>"]
+
+
+def _limit_table(caption: str, pairs: Sequence[PairOverlap], ranks: int, unit: TimeUnit) -> str:
     mine = [[pair for pair in pairs if pair.rank == rank] for rank in range(ranks)]
     some = [(rank, of_rank) for rank, of_rank in enumerate(mine) if of_rank]
     exposed = unit.column([sum(pair.exposed for pair in of_rank) for _, of_rank in some])
@@ -189,29 +209,23 @@ def _of_pairs(pairs: Sequence[PairOverlap], ranks: int, unit: TimeUnit) -> list[
         )
         for (rank, of_rank), out in zip(some, exposed, strict=True)
     ]
+    head = ("rank", "pairs", *(f"by {limit}" for limit in Limit), f"exposed ({unit.name})")
+    note = (
+        "compute: all is hidden; communication: the all-to-all lane has more to do than the compute lane; "
+        "order: it has not, but they do not match"
+    )
+    return table(caption, head, rows, note=note)
+
+
+def _worst_table(caption: str, pairs: Sequence[PairOverlap], unit: TimeUnit) -> str:
     worst = sorted(pairs, key=lambda pair: (-pair.exposed, pair.start))[:WORST_PAIRS]
-    columns = [
+    columns = [unit.column([pair.end - pair.start for pair in worst])]
+    columns += [
         unit.column([getattr(pair, name) for pair in worst]) for name in ("compute", "all_to_all", "hidden", "exposed")
     ]
-    lines: list[tuple[str | Bar, ...]] = [
-        (str(pair.pair), str(pair.rank), unit.number(pair.end - pair.start), *cells, f"{pair.limit}")
+    rows: list[tuple[str | Bar, ...]] = [
+        (str(pair.pair), str(pair.rank), *cells, str(pair.limit))
         for pair, cells in zip(worst, zip(*columns, strict=True), strict=True)
     ]
-    times = [f"{name} ({unit.name})" for name in ("compute", "all-to-all", "hidden", "exposed")]
-    return [
-        '<div class="tables">',
-        table(
-            "What limits the pairs",
-            ("rank", "pairs", *(f"by {limit}" for limit in Limit), f"exposed ({unit.name})"),
-            rows,
-            note="compute: all is hidden; communication: the all-to-all lane has more to do than the compute lane; "
-            "order: it has not, but they do not match",
-        ),
-        table(
-            "The pairs with most exposed",
-            ("pair", "rank", f"time ({unit.name})", *times, "limit"),
-            lines,
-            note=f"{len(worst):,} of {len(pairs):,}; the JSON (`--json`) has all",
-        ),
-        "</div>",
-    ]
+    times = (f"{name} ({unit.name})" for name in ("time", "compute", "all-to-all", "hidden", "exposed"))
+    return table(caption, ("pair", "rank", *times, "limit"), rows, note=f"{len(worst):,} of {len(pairs):,}")

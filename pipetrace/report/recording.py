@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipetrace.action import Kind, code_kind
 from pipetrace.diff import median_step
 from pipetrace.metrics import bubbles
 from pipetrace.report.console import stdout_console
@@ -58,9 +59,13 @@ def recording_summary(recording: Recording) -> dict[str, Any]:
                 "replica": replica,
                 "actions": int((step.is_compute & (step.replica == replica)).sum()),
                 **_figures(recording, step.of_replica(replica), replica),
+                **{
+                    f"{what.lower()}_ns": times
+                    for what, times in _beside(recording, index, step.of_replica(replica), replica).items()
+                },
                 **_all_to_alls(step.of_replica(replica)),
             }
-            for name, step in zip(recording.step_names, recording.steps, strict=True)
+            for index, (name, step) in enumerate(zip(recording.step_names, recording.steps, strict=True))
             for replica in range(recording.replicas)
         ],
         "not_found": list(recording.missing),
@@ -158,6 +163,22 @@ def _figures(recording: Recording, step: Timeline, replica: int) -> dict[str, An
     }
 
 
+def _beside(recording: Recording, index: int, step: Timeline, replica: int) -> dict[str, list[int]]:
+    """ns of forwards that were run again and of what closes a step, by name; lists over the recorded ranks."""
+    again = recording.recomputed[index] if recording.recomputed else {}
+    rank_of = dict(zip(step.code.tolist(), step.rank.tolist(), strict=True))
+    found = [f.pipeline_rank for f in recording.found_of(replica)]
+    by_rank = dict.fromkeys(found, 0)
+    for (of, code), ns in again.items():
+        if of == replica and code in rank_of:
+            by_rank[rank_of[code]] += ns
+    beside = {"recompute": [by_rank[rank] for rank in found]}
+    for kind in (Kind.REDUCE_GRAD, Kind.OPTIM):
+        tiles = step.where(code_kind(step.code) == kind)
+        beside[kind.name] = [int((tiles.end - tiles.start)[tiles.rank == rank].sum()) for rank in found]
+    return {what: times for what, times in beside.items() if any(times)}
+
+
 def _all_to_alls(step: Timeline) -> dict[str, Any]:
     from pipetrace.report.overlap import overlap_dict
 
@@ -215,7 +236,8 @@ def _parts(recording: Recording) -> list[RenderableType]:
     )
     if measured:
         chosen = measured[median_step(measured)]
-        name = recording.step_names[next(i for i, step in enumerate(steps) if step is chosen)]
+        steps_index = next(i for i, step in enumerate(steps) if step is chosen)
+        name = recording.step_names[steps_index]
         of = _recorded(recording, chosen, replica)
         unit = unit_for(of.makespan if recording.common_clock else max(of.busy))
         if recording.common_clock:
@@ -245,6 +267,12 @@ def _parts(recording: Recording) -> list[RenderableType]:
             if any(of.untimed):
                 caption += "; ? stands for receives whose sender was not recorded"
         tables.append(table_of(["rank", *(title for title, _ in columns)], list(zip(*cells, strict=True)), caption))
+        if beside := _beside(recording, steps_index, chosen, replica):
+            cells = [[str(rank) for rank in of.ranks], *(unit.column(times) for times in beside.values())]
+            caption = f"times in {unit.name}, in that step" + (
+                "; recompute is a forward run again in a backward, and part of busy" if "recompute" in beside else ""
+            )
+            tables.append(table_of(["rank", *beside], list(zip(*cells, strict=True)), caption))
         tables += _device_tables(recording, unit)
         tables += overlap_tables(chosen, unit)
     parts += [named_values(head), *tables]

@@ -97,12 +97,13 @@ def _rows_of_replica(
 
 
 def _compute(replica: int, rank: int, step: RankStep, met: Mapping[tuple[int, int], int]) -> Iterator[_Row]:
-    for c in step.compute:
+    for c in (*step.compute, *step.closing):
         if code_part(c.code) in ALL_TO_ALL_PARTS:
             # As any transfer it starts when the last of those that it joins has come to it.
             start = min(met.get((rank, c.code), c.start), c.end)
             waited = step.idle_for.get(c.code, UNKNOWN)
-            yield replica, rank, int(Lane.ALL_TO_ALL), c.code, c.partner, start, c.end, c.start, waited
+            came = step.posts.get(c.code, c.start)
+            yield replica, rank, int(Lane.ALL_TO_ALL), c.code, c.partner, start, c.end, came, waited
         else:
             yield replica, rank, int(Lane.COMPUTE), c.code, c.partner, c.start, c.end, UNKNOWN, UNKNOWN
 

@@ -68,6 +68,8 @@ class Recording:
         one_boot: Whether all ranks are known to have read the clock of one machine, which cannot differ from itself.
         replicas: Copies of the pipeline.
         offsets: ns that were added to the times of a global rank, so that all are on one clock.
+        recomputed: Of each step, ns that the forwards took that were run again in a backward, by (replica, code).
+        tells_recompute: Whether every rank's trace would show them.
         left_out: Names of steps that are not to be measured, as they are not whole, and what each lacks.
         steps_found: Steps that were found, those included that are not in `steps`; what `found` counts is over these.
     """
@@ -84,6 +86,8 @@ class Recording:
     one_boot: bool = False
     replicas: int = 1
     offsets: Mapping[int, int] = field(default_factory=dict)
+    recomputed: tuple[Mapping[tuple[int, int], int], ...] = ()
+    tells_recompute: bool = False
     left_out: Mapping[str, str] = field(default_factory=dict)
     steps_found: int = 0
 
@@ -120,6 +124,7 @@ def _of_steps(recording: Recording, rows: Sequence[int]) -> Recording:
         recording,
         steps=tuple(recording.steps[row] for row in rows),
         step_names=tuple(recording.step_names[row] for row in rows),
+        recomputed=tuple(recording.recomputed[row] for row in rows) if recording.recomputed else (),
     )
 
 
@@ -131,11 +136,17 @@ def _step_called(names: Sequence[str], text: str) -> int:
     raise TraceError(f"no step is called {shown(text)}", f"the steps are {some}")
 
 
-def _of_replica(recording: Recording, text: str) -> Recording:
-    medians = [
-        float(np.median([step.of_replica(replica).makespan for step in recording.steps]))
+def replica_makespans(recording: Recording) -> list[int]:
+    """ns of each replica's median step; 0 where there is no step."""
+    steps = recording.steps
+    return [
+        round(float(np.median([step.of_replica(replica).makespan for step in steps]))) if steps else 0
         for replica in range(recording.replicas)
     ]
+
+
+def _of_replica(recording: Recording, text: str) -> Recording:
+    medians = replica_makespans(recording)
     if text == SLOWEST:
         chosen = int(np.argmax(medians))
     elif text.isdecimal() and int(text) < recording.replicas:
@@ -152,6 +163,9 @@ def _of_replica(recording: Recording, text: str) -> Recording:
     return replace(
         recording,
         steps=tuple(replace(step.of_replica(chosen), replicas=1) for step in recording.steps),
+        recomputed=tuple(
+            {(0, code): ns for (replica, code), ns in of.items() if replica == chosen} for of in recording.recomputed
+        ),
         found=tuple(replace(found, replica=0) for found in recording.found_of(chosen)),
         notes=(*recording.notes, note) if recording.replicas > 1 else recording.notes,
         replicas=1,

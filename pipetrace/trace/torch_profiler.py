@@ -132,7 +132,8 @@ def recording_of(
     run, run_notes = _run_info(by_global)
     shared = readings[0] if len(readings) == 1 and readings[0].is_shared else None
     if shared is not None:
-        shape = Shape(len(shared.steps))
+        replicas = 1 if run is None or len(shared.steps) % run.replicas else run.replicas
+        shape = Shape(len(shared.steps) // replicas, replicas)
         steps, by_place = dict(shared.steps), dict.fromkeys(shared.steps, shared)
         global_rank = {place: place for place in steps}
         run_notes.append(SHARED)
@@ -198,6 +199,15 @@ def recording_of(
         one_boot=clocks.one_boot,
         replicas=replicas,
         offsets={global_rank[place]: by for place, by in clocks.offsets.items()},
+        recomputed=tuple(
+            {
+                (place // ranks, code): ns
+                for place, step in _of_step(steps, name).items()
+                for code, ns in step.recomputed.items()
+            }
+            for name in names
+        ),
+        tells_recompute=all(of.tells_recompute for of in steps.values()),
         left_out={name: str(judged[name]) for name in partial},
         steps_found=len(names),
     )

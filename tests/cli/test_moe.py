@@ -68,7 +68,7 @@ def test_costs_of_a_model(tmp_path: Path) -> None:
     ("options", "words"),
     [
         ("--moe-order serial --no-split", "does not split the backward"),
-        ("--layers 1 --wait inline", "posted ahead only"),
+        ("--layers 1 --wait dataflow", "order on two lanes is fixed"),
         ("--layers 1 --comms", "lists its sends and receives"),
         ("--parts a2a.W=1", "a2a has no weights"),
     ],

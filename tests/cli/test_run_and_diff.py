@@ -130,6 +130,9 @@ def test_parts_of_moe_layers_run_and_their_all_to_alls_are_told(tmp_path: Path) 
     document = json.loads(diff.stdout)
     assert (document["missing"], document["extra"], document["reordered"]) == ([], [], [])
     ideal, measured = document["all_to_all"]["ideal"], document["all_to_all"]["measured"]
+    pairs = [of.pop("pairs") for of in (ideal, measured)]
+    assert [pair["pair"] for pair in pairs[0]] == [pair["pair"] for pair in pairs[1]] != []
+    assert {pair["compute_ns"] for pair in pairs[0]} == {2 * (3 + 3) * 3 * 1_000_000}
     assert measured == {name: steps[0]["moe"][name.replace("time", "all_to_all")] for name in measured}
     for rank in range(2):
         assert ideal["time_ns"][rank] == 2 * 4 * 2 * 4 * 3_000_000 <= measured["time_ns"][rank]

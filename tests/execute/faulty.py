@@ -201,7 +201,7 @@ class _BreakingMoe(MoeWorkload):
 
 
 def killed_in_a_replica(schedule: Schedule, config: RunConfig, host: Host) -> MoeWorkload:
-    return _BreakingMoe(schedule, config, host.exchange)
+    return _BreakingMoe(schedule, config, host)
 
 
 class _Disagreeing(SleepWorkload):

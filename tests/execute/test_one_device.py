@@ -59,9 +59,7 @@ def step_of(
     programs = [compile_rank(schedule, rank) for rank in range(schedule.ranks)]
     held = [part for rank in range(schedule.ranks) for part in schedule.placement.held_by(rank)]
     stages = {part: workload.stage(*part) for part in held}
-    step = OneDeviceStep(
-        schedule.links, programs, stages, device, workload.buffer, Board(1).line(0), spans, lists=lists
-    )
+    step = OneDeviceStep(schedule, [stages], device, workload.buffer, Board(1).line(0), spans, lists=lists)
     return step, programs, stages
 
 

@@ -234,13 +234,14 @@ def test_parts_that_cannot_be_run_are_refused(tmp_path: Path) -> None:
     for config, says in (
         (SMALL, "which transformer does not have"),
         (replace(MOE, layers=2), "1 a stage, but the workload has 2"),
-        (RunConfig(wait=Wait.INLINE), "receives are posted ahead"),
-        (RunConfig(one_process=True), "a process a rank"),
+        (RunConfig(wait=Wait.DATAFLOW), "order on two lanes is fixed"),
     ):
         with pytest.raises(RunError, match=says):
             run(schedule, config, tmp_path)
     with pytest.raises(RunError, match="whole stages of sleep have no all-to-alls"):
         run(pipetrace.build("1f1b", 2, 2), RunConfig(ep=2), tmp_path)
+    with pytest.raises(RunError, match="whole stages, whose all-to-alls lie inside them"):
+        run(pipetrace.build("1f1b", 2, 2), replace(MOE, one_process=True), tmp_path)
 
 
 def test_pipes_and_replicas_add_their_gradients_up(tmp_path: Path) -> None:
@@ -332,7 +333,6 @@ def test_all_ranks_in_one_process(name: str, tmp_path: Path) -> None:
     [
         ({"ordered": True}, "nothing is sent"),
         ({"wait": Wait.INLINE}, "nothing is posted"),
-        ({"workload": "moe", "ep": 2}, "2 replicas in one process"),
         ({"inject": parse_injections(["rank0:gap+1ms"])}, "faults are given to processes"),
     ],
 )

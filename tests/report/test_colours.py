@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from pipetrace.action import Action, Kind, Part
-from pipetrace.report.colours import HUES, PART_LETTERS, Group, groups_of, is_low, shade, takes_alternate
+from pipetrace.report.colours import HUES, PART_LETTERS, RANK_HUES, Group, groups_of, is_low, shade, takes_alternate
 
 Colour = npt.NDArray[np.float64]
 
@@ -48,6 +48,17 @@ def test_hues_are_told_apart(eyes: str) -> None:
     for one, other in combinations(HUES, 2):
         distance = float(np.linalg.norm(seen[one] - seen[other]))
         assert distance > 15, (one.name, other.name, distance)
+
+
+@pytest.mark.parametrize("eyes", SEEN_BY)
+def test_lines_of_ranks_are_told_apart(eyes: str) -> None:
+    seen = [lab(SEEN_BY[eyes] @ linear(hue)) for hue in RANK_HUES]
+    assert min(float(np.linalg.norm(one - other)) for one, other in combinations(seen, 2)) > 20
+
+
+@pytest.mark.parametrize("plot", ["#f3f4f6", "#20252b"])  # as in page.css
+def test_lines_of_ranks_stand_out_in_light_and_dark(plot: str) -> None:
+    assert min(contrast(hue, plot) for hue in RANK_HUES) > 2.8
 
 
 @pytest.mark.parametrize("group", list(Group), ids=lambda group: group.name)

@@ -65,7 +65,7 @@ def test_the_page_says_what_the_terminal_says() -> None:
 def test_without_all_to_alls_there_is_nothing() -> None:
     whole = simulate(run_of(2))
     assert overlap_section(whole, MILLISECONDS) == []
-    assert compared_overlap_section(whole, whole, MILLISECONDS, "ideal") == ""
+    assert compared_overlap_section(whole, whole, MILLISECONDS, "ideal", run_of(2)) == ""
     timeline, _ = uneven()
     (alone,) = overlap_section(timeline, MILLISECONDS)
     assert "What limits the pairs" not in alone
@@ -110,5 +110,10 @@ def test_both_pages_have_it(tmp_path: Path) -> None:
     head = rows(html, "All-to-alls of each rank")[0]
     assert head[1:3] == ["all-to-all, ideal (ms)", "all-to-all, measured (ms)"]
     assert rows(html, "What hides them, measured")
+    # Twice as long all-to-alls: more than the compute lane has to do.
+    limited = {name: rows(html, f"What limits the pairs, {name}")[1] for name in ("ideal", "measured")}
+    assert limited["ideal"][2:5] == [limited["ideal"][1], "0", "0"]
+    assert limited["measured"][2:5] == ["0", limited["measured"][1], "0"]
+    assert rows(html, "The pairs with most exposed, measured")
     write_schedule_page(page, whole, simulate(whole), Costs())
     assert "Exposed all-to-all" not in page.read_text(encoding="utf-8")

@@ -44,6 +44,8 @@ class RankStep:
         begins: Start of the step's mark, or of its first label.
         on_device: What the kernels of each action did, by its code; empty where there are none.
         loose: Transfers of which it is not known yet what they carry.
+        recomputed: ns that each backward's forward took that was run again in it, by its code.
+        closing: What concerns a whole stage and was timed, gradient reduction and optimiser, each once.
     """
 
     begins: int
@@ -53,6 +55,8 @@ class RankStep:
     idle_for: dict[int, int] = field(default_factory=dict)
     on_device: dict[int, OnDevice] = field(default_factory=dict)
     loose: list[Transfer] = field(default_factory=list)
+    recomputed: dict[int, int] = field(default_factory=dict)
+    closing: list[Compute] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,7 @@ class RankSteps:
         repeated: Events that stood twice and were read once.
         match: How compute was matched where nothing is labelled.
         peak_memory: Most bytes allocated, by device, over the whole trace.
+        tells_recompute: Whether a forward that is run again in a backward would be seen.
     """
 
     style: LabelStyle
@@ -114,6 +119,7 @@ class RankSteps:
     repeated: int = 0
     match: Match | None = None
     peak_memory: dict[str, int] = field(default_factory=dict)
+    tells_recompute: bool = False
 
 
 def stages_of(steps: RankSteps) -> set[tuple[int, int]]:
