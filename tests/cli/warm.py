@@ -13,6 +13,7 @@ import os
 import pkgutil
 import runpy
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,12 +28,16 @@ class Warm:
     """The process that forks, seen from the tests."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
             [sys.executable, "-m", __name__],
             cwd=Path(__file__).parents[2],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # so that it can be killed with what it runs
         )
 
     def run(
@@ -41,7 +46,7 @@ class Warm:
         """A command, as `subprocess.run` would run it.
 
         Raises:
-            subprocess.TimeoutExpired: It took longer than `timeout` s, and everything here was ended.
+            subprocess.TimeoutExpired: It took longer than `timeout` s, and was killed.
         """
         to, answers = self._process.stdin, self._process.stdout
         assert to is not None
@@ -58,16 +63,18 @@ class Warm:
             to.write(json.dumps(asked) + "\n")
             to.flush()
             if not select.select([answers], [], [], timeout)[0]:
-                self.end(kill=True)
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self.end()
+                self._process = self._started()
                 raise subprocess.TimeoutExpired(arguments, timeout)
-            code = int(answers.readline())
+            answer = answers.readline()
+            assert answer, "the process that runs commands has ended"
+            code = int(answer)
             printed, said = (path.read_bytes().decode() for path in (out, err))
         return subprocess.CompletedProcess(arguments, code, printed, said)
 
-    def end(self, *, kill: bool = False) -> None:
-        """Ends the process; no command runs any more, unless it is to be killed."""
-        if kill:
-            self._process.kill()
+    def end(self) -> None:
+        """Ends the process; no command runs any more."""
         self._process.communicate()
 
 
