@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipetrace.cli import options
 from pipetrace.cli.cost_options import AllCosts
@@ -48,6 +48,8 @@ def ideal_of(
     """
     planned = moe.plan(lambda of: options.listed(sizes.schedule(name, source, of), comms), costs)
     waiting = wait.waiting(costs.unit)
+    if planned.parts is not None:
+        planned = replace(planned, parts=replace(planned.parts, waiting=waiting))
     timeline, of_memory = simulate(planned.schedule, planned.costs, waiting), costs.memory_sizes()
     if of_memory is not None:
         of_memory.check_stages(planned.schedule.stages, planned.schedule.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipetrace.action import Part
@@ -19,6 +19,7 @@ from pipetrace.report.units import TimeUnit, percent, unit_for
 from pipetrace.schedule import Schedule
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
+from pipetrace.waiting import Waiting
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,11 +35,13 @@ class InParts:
         overlap: How its stages were expanded.
         costs: Of the parts.
         whole: What was expanded.
+        waiting: How its ranks wait, for what is held against it.
     """
 
     overlap: Overlap
     costs: Costs
     whole: Schedule
+    waiting: Waiting = field(default_factory=Waiting)
 
     @property
     def layer(self) -> LayerCosts:
@@ -59,7 +62,7 @@ class InParts:
     def makespan_in_stages(self) -> int:
         """ns that whole stages take, at what their parts come to."""
         costs = stage_costs(self.costs, self.overlap, self.whole)
-        return simulate(stage_schedule(self.whole, self.overlap), costs).makespan
+        return simulate(stage_schedule(self.whole, self.overlap), costs, self.waiting).makespan
 
     def pairs(self, of: AllToAlls) -> list[PairOverlap]:
         """What became of every pair."""

@@ -38,7 +38,13 @@ class Lost:
 
 
 def assemble(
-    ranks: int, steps: Mapping[int, RankStep], *, replicas: int = 1, common_clock: bool, lost: Lost
+    ranks: int,
+    steps: Mapping[int, RankStep],
+    *,
+    replicas: int = 1,
+    apart: bool = True,
+    common_clock: bool,
+    lost: Lost,
 ) -> Timeline:
     """The timeline of one step.
 
@@ -46,6 +52,8 @@ def assemble(
         ranks: Pipeline ranks of a replica.
         steps: The step of each global rank, replica × `ranks` + pipeline rank, that was recorded.
         replicas: Copies of the pipeline.
+        apart: Whether each comes to an all-to-all by itself and waits in it for the others; where all are in one
+            process, it begins when all have come.
         common_clock: Whether times of different ranks can be compared.
         lost: Is added to.
 
@@ -53,7 +61,7 @@ def assemble(
         Compute and transfer tiles; zero is the earliest start of a rank's step, `epoch` its Unix time.
     """
     rows = []
-    met = _all_met(ranks, steps) if common_clock else {}
+    met = _all_met(ranks, steps) if common_clock and apart else {}
     for replica in range(replicas):
         of_replica = {rank: step for rank, step in steps.items() if rank // ranks == replica}
         rows += _rows_of_replica(ranks, of_replica, met, common_clock=common_clock, lost=lost)

@@ -171,6 +171,7 @@ def recording_of(
             ranks,
             _of_step(steps, name),
             replicas=replicas,
+            apart=shared is None,
             common_clock=clocks.common,
             lost=of_partial if name in partial else lost,
         )

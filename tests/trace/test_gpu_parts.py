@@ -39,6 +39,8 @@ COMPUTE, ALL_TO_ALL, COPIES = 100, 200, 300
 NCCL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 EARLY = 11_000
 """ns before the second replica at which the first comes to an all-to-all, if its stream is free."""
+LATE = 400
+"""ns by which the second replica's copies on a shared device begin later than the first one's."""
 
 
 class Host:
@@ -174,7 +176,8 @@ def write_shared(folder: Path, schedule: Schedule, ideal: Timeline, replicas: in
         for place in places:
             if travels:
                 begins = host.now
-                host.launch("Memcpy DtoD", "gpu_memcpy", ALL_TO_ALL + place, tile.start, tile.start + 900)
+                late = LATE * (place // schedule.ranks)
+                host.launch("Memcpy DtoD", "gpu_memcpy", ALL_TO_ALL + place, tile.start + late, tile.start + 900)
                 host.launch("spin_kernel", "kernel", ALL_TO_ALL + place, tile.start + 950, tile.end)
                 host.label(f"PP:{action}", begins)
             else:
@@ -216,8 +219,13 @@ def test_hidden_and_exposed_time_is_that_of_the_kernels(
         if write is write_ranks and replicas == 1:
             # Nobody to wait for: who comes early begins early.
             lanes = (Lane.COMPUTE,)
-        assert tiles(mine, *lanes) == tiles(ideal, *lanes)
-        if len(lanes) > 1:
+        late = LATE if write is write_shared and replica else 0
+        wanted = tiles(ideal, *lanes)
+        for which, (rank, start, end) in wanted.items():
+            if which.startswith("ALL_TO_ALL"):
+                wanted[which] = rank, start + late, end
+        assert tiles(mine, *lanes) == wanted
+        if len(lanes) > 1 and not late:
             found = all_to_alls(measured, replica)
             for column in ("duration", "hidden", "exposed"):
                 assert found.per_rank(getattr(found, column)) == truth.per_rank(getattr(truth, column))
