@@ -232,12 +232,17 @@ def _times(
         some = mine & whole
         # What was not awaited from the start took that long at most; and a single one may be no usual one.
         told = [some, mine, whole] if some.sum() == 1 else [some, mine]
-        usual[mine] = min(_middle(lasted[of]) for of in told) if some.any() else int(lasted[mine].min())
+        if some.any():
+            usual[mine] = min(_middle(lasted[of]) for of in told)
+        else:
+            # Nobody waited for this link from the start: all that it shows are bounds.
+            least = int(lasted[mine].min())
+            usual[mine] = min(least, _middle(lasted[whole])) if whole.any() else least
     in_time = waits & (begun + 2 * usual <= waited)
     # Of one alone nobody knows whether it is such a wait.
     trivial = _TRIVIAL * _middle(arrived[in_time] - waited[in_time]) if in_time.sum() > 1 else 0
     enough = np.maximum(trivial, _HARDLY * lasted)
-    seen = waits & ((waited < begun + usual) | (arrived - waited > enough))
+    seen = waits & ((whole.any() & (waited < begun + usual)) | (arrived - waited > enough))
     return np.where(seen, lasted, np.minimum(lasted, usual)), seen
 
 

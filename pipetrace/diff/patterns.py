@@ -126,7 +126,8 @@ def explain(of: Cells, weight: FloatArray, sets: Sequence[CellSet], floor: float
         sets: What could be the cause.
         floor: Shifts up to it are not looked at.
     """
-    left, found = of.value.copy(), []
+    left = of.value.copy()
+    found: list[Pattern] = []
     for _ in range(_MOST):
         best: tuple[float, CellSet, float] | None = None
         for candidate in sets:
@@ -150,9 +151,14 @@ def explain(of: Cells, weight: FloatArray, sets: Sequence[CellSet], floor: float
             break
         _, chosen, shift = best
         alike = [s.name for s in sets if np.array_equal(s.cells & (weight > 0), chosen.cells & (weight > 0))]
-        found.append(Pattern(tuple(alike), chosen.cells, shift))
         left[chosen.cells] -= shift
-    return found
+        # What was taken for more before another set was known comes a second time, to be put right.
+        again = next((i for i, old in enumerate(found) if old.names == tuple(alike)), None)
+        if again is None:
+            found.append(Pattern(tuple(alike), chosen.cells, shift))
+        else:
+            found[again] = replace(found[again], amount=found[again].amount + shift)
+    return [pattern for pattern in found if abs(pattern.amount) > floor]
 
 
 def _is_shared(values: FloatArray, mine: BoolArray, shift: float) -> bool:

@@ -249,7 +249,11 @@ def _parts(recording: Recording) -> list[RenderableType]:
                 ("bubble fraction", f"{percent(of.fraction)}  ({_definition(len(of.ranks), recording.ranks)})"),
             ]
         head.append(
-            ("window", f"first to last F, B, I or W of {name}" + (", the median step" if len(measured) > 1 else ""))
+            (
+                "window",
+                f"first to last F, B, I or W of {name}"
+                + (f", the median of {len(measured)} steps" if len(measured) > 1 else ""),
+            )
         )
         columns = [
             ("own span", of.span),
@@ -264,8 +268,7 @@ def _parts(recording: Recording) -> list[RenderableType]:
         caption = f"times in {unit.name}; waits count from a rank's first receive on, before its first action too"
         if recording.common_clock:
             cells[-1] = _with_unknown(cells[-1], of)
-            if any(of.untimed):
-                caption += "; ? stands for receives whose sender was not recorded"
+            caption += _what_is_unknown(cells[-1])
         tables.append(table_of(["rank", *(title for title, _ in columns)], list(zip(*cells, strict=True)), caption))
         if beside := _beside(recording, steps_index, chosen, replica):
             cells = [[str(rank) for rank in of.ranks], *(unit.column(times) for times in beside.values())]
@@ -289,6 +292,12 @@ def _with_unknown(cells: list[str], of: _Recorded) -> list[str]:
         "not known" if time is None else f"{cell} + ?" if untimed else cell
         for cell, time, untimed in zip(cells, known, of.untimed, strict=True)
     ]
+
+
+def _what_is_unknown(cells: list[str]) -> str:
+    if any("?" in cell for cell in cells):
+        return "; ? stands for receives whose sender was not recorded"
+    return "; not known where no sender was recorded" if "not known" in cells else ""
 
 
 def _device_tables(recording: Recording, unit: TimeUnit) -> list[RenderableType]:

@@ -34,6 +34,7 @@ from pipetrace.trace.reading.model import WHOLE_TRACE, Compute, RankStep, RankSt
 from pipetrace.trace.reading.p2p import Transfer, transfers_of
 from pipetrace.trace.reading.ranges import Found, ranges_of
 from pipetrace.trace.reading.recompute import Recomputed, recomputed
+from pipetrace.trace.reading.rounds import NAME, rounds_of
 from pipetrace.trace.reading.unlabelled import match_steps
 from pipetrace.trace.reading.wanted import Wanted, waited_from
 from pipetrace.trace.reading.work import work_of
@@ -96,13 +97,13 @@ def read_steps(trace: TraceFile, rank: int, how: Reading | None = None) -> RankS
         mine = found
         if name != WHOLE_TRACE:
             mine = found[bisect_left(begins, window.start) : bisect_left(begins, window.end)]
-        inside += len(mine)
         moved = [t for t in transfers.all if window.start <= t.posted <= window.end]
-        rounds = _rounds(mine) if name == WHOLE_TRACE else [mine]
+        rounds = rounds_of(mine) if name == WHOLE_TRACE else [mine]
+        inside += sum(map(len, rounds))
         for at, one in enumerate(rounds):
-            called = name if len(rounds) == 1 else f"step {at}"
-            begin = window.start if at == 0 else one[0].start
-            until = rounds[at + 1][0].start if at + 1 < len(rounds) else window.end + 1
+            called = name if len(rounds) == 1 else f"{NAME}{at}"
+            begin = window.start if at == 0 else min(f.start for f in one)
+            until = min(f.start for f in rounds[at + 1]) if at + 1 < len(rounds) else window.end + 1
             part = moved if len(rounds) == 1 else [t for t in moved if begin <= t.posted < until]
             result.steps[called] = _read_step(result, begin, one, part, device, again)
     result.outside = max(0, len(found) - inside)
@@ -132,26 +133,6 @@ def _counted(found: list[Found], windows: Mapping[str, Span]) -> list[Found]:
             f = Found(f.start, f.end, f.label._replace(code=whole))  # noqa: PLW2901
         counted.append(f)
     return counted
-
-
-def _rounds(found: list[Found]) -> list[list[Found]]:
-    """The steps of a trace that marks none: everything in it stands equally often, one round after the other."""
-    seen: Counter[tuple[Role, int, int]] = Counter()
-    rounds: list[list[Found]] = []
-    for f in found:
-        key = f.label.role, f.label.code, f.label.partner
-        if f.label.role is Role.WAIT and rounds:
-            rounds[-1].append(f)  # a rank may wait for one thing several times
-            continue
-        at = seen[key]
-        seen[key] += 1
-        if at == len(rounds):
-            rounds.append([])
-        rounds[at].append(f)
-    whole = len(set(seen.values())) == 1 and all(
-        one[-1].start <= following[0].start for one, following in pairwise(rounds)
-    )
-    return rounds if whole and len(seen) > 1 else [found]
 
 
 def _read_step(

@@ -23,6 +23,7 @@ from pipetrace.trace.rank_reading import How, RankReading
 from pipetrace.trace.rank_steps import Reading
 from pipetrace.trace.reading.model import WHOLE_TRACE, RankStep, RankSteps, device_sums, stages_of
 from pipetrace.trace.reading.peers import attach_loose
+from pipetrace.trace.reading.rounds import numbered_alike
 from pipetrace.trace.reading.source import Progress
 from pipetrace.trace.reading.wanted import Wanted, wanted_of
 from pipetrace.trace.recording import RankFound, Recording, choose
@@ -150,12 +151,13 @@ def recording_of(
     ranks, replicas = shape.ranks, shape.replicas
     _fits(schedule, ranks, steps)
     _one_pipeline(steps, ranks)
+    together = numbered_alike(steps)
     unattached = list(attach_loose(steps, ranks))
     clocks = clocks_of(by_place, steps, ranks)
     for place, by in clocks.offsets.items():
         shifted(steps[place], by)
 
-    names, unmatched = _step_names(steps)
+    names = _step_names(steps)
     if expected is not None and run is not None and expected.microbatches != run.microbatches:
         expected = None  # it is of another run
     judged = judge(
@@ -165,6 +167,7 @@ def recording_of(
         schedule or expected,
     )
     partial, why = left_out(judged)
+    unmatched = [*_absent(steps, names, partial), *([] if together is None else [together])]
     lost, of_partial = Lost(), Lost()
     timelines = tuple(
         assemble(
@@ -334,22 +337,18 @@ def _shared_cores(info: RunInfo) -> list[str]:
     return [f"{processes} ranks shared {cpus} CPUs: what they computed took longer by their waiting for a core"]
 
 
-def _step_names(steps: Mapping[int, RankSteps]) -> tuple[tuple[str, ...], list[str]]:
-    """The steps, in order, and the ranks that lack some."""
-    names: dict[str, None] = {}
-    for of in steps.values():
-        if set(of.steps) != {WHOLE_TRACE}:
-            names.update(dict.fromkeys(of.steps))
-    if not names:
-        return (WHOLE_TRACE,), []
-    unmatched = []
+def _step_names(steps: Mapping[int, RankSteps]) -> tuple[str, ...]:
+    """The steps, in order."""
+    names = {name for of in steps.values() if set(of.steps) != {WHOLE_TRACE} for name in of.steps}
+    return tuple(sorted(names, key=_natural)) or (WHOLE_TRACE,)
+
+
+def _absent(steps: Mapping[int, RankSteps], names: Sequence[str], partial: Sequence[str]) -> Iterator[str]:
+    """The ranks that lack some of the steps that were not left out, a line each."""
     for rank, of in steps.items():
-        absent = [name for name in names if name not in of.steps]
-        if set(of.steps) == {WHOLE_TRACE} and len(names) == 1:
-            continue
-        if absent:
-            unmatched.append(f"rank {rank} does not have {', '.join(absent[:5])}{' …' if len(absent) > 5 else ''}")
-    return tuple(sorted(names, key=_natural)), unmatched
+        absent = [name for name in names if name not in of.steps and name not in partial]
+        if absent and not (set(of.steps) == {WHOLE_TRACE} and len(names) == 1):
+            yield f"rank {rank} does not have {', '.join(absent[:5])}{' …' if len(absent) > 5 else ''}"
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -152,6 +152,32 @@ def test_host_gaps_of_a_rank(schedule: Schedule, seed: int, data: st.DataObject,
     first(replace(clean, inputs=clean.inputs.but(gap=gap)), clean, FaultKind.GAP, f"rank {rank}", pause)
 
 
+@settings(of_noise, max_examples=12)
+@given(schedules, seeds, st.data(), st.integers(500_000, 3 * MS), st.floats(1.2, 2))
+def test_of_two_faults_the_one_that_costs_more_comes_first(
+    schedule: Schedule, seed: int, data: st.DataObject, pause: int, factor: float
+) -> None:
+    clean = Step.noisy(schedule, COSTS, seed, TILES, HOST)
+    one, other = data.draw(st.integers(0, schedule.ranks - 1)), data.draw(st.integers(0, schedule.ranks - 1))
+    mine = (clean.work.rank == one) & (clean.order.previous < len(clean.work))
+    paused = replace(clean, inputs=clean.inputs.but(gap=clean.inputs.gap + np.where(mine, pause, 0)))
+    slow = clean.work.rank == other
+    both = paused.slower(slow, factor)
+    costs = {
+        FaultKind.GAP: both.makespan - clean.slower(slow, factor).makespan,
+        FaultKind.COMPUTE: both.makespan - paused.makespan,
+    }
+    first, second = analysis(schedule, both.timeline()).found.faults[:2]
+    assert {first.kind, second.kind} == costs.keys()
+    assert costs[first.kind] > costs[second.kind] - 3 * MS
+    for fault in (first, second):
+        if fault.kind is FaultKind.GAP:
+            assert fault.amount == pytest.approx(pause, rel=0.1)
+        else:
+            assert fault.amount - 1 == pytest.approx(factor - 1, rel=0.1)
+        assert f"rank {one if fault.kind is FaultKind.GAP else other}" in fault.names
+
+
 @of_noise
 @given(schedules, seeds, st.data())
 def test_receives_posted_late(schedule: Schedule, seed: int, data: st.DataObject) -> None:
@@ -248,3 +274,15 @@ def test_two_actions_that_changed_places(schedule: Schedule, seed: int, data: st
 def test_nothing_is_found_where_nothing_is(schedule: Schedule, seed: int) -> None:
     of = analysis(schedule, Step.noisy(schedule, COSTS, seed, TILES, HOST).timeline())
     assert [fault for fault in of.found.faults if of.found.is_felt(fault)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "microbatches"),
+    [("interleaved", 5, 15), ("looped-bfs", 5, 10), ("interleaved-zb", 4, 6), ("1f1b", 2, 4), ("moe-1f1b", 4, 6)],
+)
+def test_a_link_that_nobody_waits_for_is_not_slow(name: str, ranks: int, microbatches: int) -> None:
+    """From the last rank to the first data comes long before its use: when is not recorded, only when it was used."""
+    step = Step.noisy(build(name, ranks, microbatches), COSTS, 1, TILES, HOST)
+    of = analysis(step.work.schedule, step.recorded())
+    assert of.found.faults == ()
+    assert (of.seen.inputs.time < MS).all()
