@@ -14,6 +14,10 @@ from pipetrace.costs import Costs, StageCosts
 from pipetrace.diff_run import diff_traces
 from pipetrace.execute import RunConfig, run
 from pipetrace.execute.launcher import Launcher
+from pipetrace.metrics import all_to_alls
+from pipetrace.part_costs import LayerCosts, PartCosts
+from pipetrace.passes import MoeOrder, Overlap, expand_moe
+from pipetrace.schedule import Schedule
 from pipetrace.timeline import Lane, Timeline
 from pipetrace.waiting import Wait
 
@@ -21,6 +25,9 @@ SCHEDULES = ("zb-h1", "zbv", "dualpipev", "moe-1f1b")
 RANKS, MICROBATCHES = 4, 8
 MS = 1_000_000
 SLEEP = Costs(StageCosts(F=5 * MS, I=5 * MS, W=5 * MS))
+PART, EXCHANGE = PartCosts(2 * MS, 2 * MS, 2 * MS), PartCosts(2 * MS, 2 * MS, 0)
+PARTS = Costs(layer=LayerCosts(PART, EXCHANGE, PART, EXCHANGE))
+IN_PARTS = [(name, order) for name in ("dualpipev", "moe-1f1b") for order in (MoeOrder.ALIGNED, MoeOrder.DUALPIPE)]
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,7 @@ class Row:
     ideal_bubble: float
     measured_bubble: float
     hidden: float
+    all_to_alls: str
     seconds: float
 
     @property
@@ -44,13 +52,13 @@ class Row:
         return (
             f"| {self.schedule} | {self.workload} | {self.check} | {self.ideal / MS:.2f} | {self.measured / MS:.2f} "
             f"| {100 * off:+.1f} % | {100 * self.ideal_bubble:.1f} % | {100 * self.measured_bubble:.1f} % "
-            f"| {100 * self.hidden:.0f} % | {self.seconds:.0f} |"
+            f"| {100 * self.hidden:.0f} % | {self.all_to_alls} | {self.seconds:.0f} |"
         )
 
 
 HEAD = (
     "| schedule | workload | check | ideal ms | measured ms | off by | ideal bubble | measured bubble "
-    "| transfers hidden | took s |\n|---|---|---|---|---|---|---|---|---|---|"
+    "| transfers hidden | exposed all-to-alls, ideal and measured ms | took s |\n" + "|---" * 11 + "|"
 )
 
 
@@ -68,16 +76,21 @@ def hidden_share(timeline: Timeline) -> float:
     return covered / whole if whole else 1.0
 
 
-def measure(name: str, config: RunConfig, ranks: int, folder: Path, launcher: Launcher) -> Row:
+def exposed(of: Timeline) -> str:
+    """ms of all-to-alls without compute beside them, summed over the ranks."""
+    return f"{sum(all_to_alls(of).exposed.tolist()) / MS:.2f}"
+
+
+def measure(schedule: Schedule, config: RunConfig, folder: Path, launcher: Launcher, called: str = "") -> Row:
     """One run."""
     begins = time.monotonic()
-    schedule = pipetrace.build(name, ranks, MICROBATCHES)
     result = run(schedule, config, folder, lambda text: print(f"  {text}", flush=True), launcher)
     assert result.check is not None
     print(f"  {result.check.text}", flush=True)
     of = diff_traces([folder])
+    both = f"{exposed(of.diff.ideal)} {exposed(of.diff.measured)}" if schedule.has_parts else "none"
     return Row(
-        name,
+        called or schedule.name,
         config.workload,
         ("bit-equal" if result.check.bit_equal else "passed") if result.check.passed else "FAILED",
         of.diff.ideal_bubbles.makespan,
@@ -85,8 +98,14 @@ def measure(name: str, config: RunConfig, ranks: int, folder: Path, launcher: La
         of.diff.ideal_bubbles.fraction,
         of.diff.measured_bubbles.fraction,
         hidden_share(of.diff.measured),
+        both,
         time.monotonic() - begins,
     )
+
+
+def in_parts(name: str, order: MoeOrder, ranks: int, costs: Costs) -> tuple[Schedule, str]:
+    """A schedule in parts of one MoE layer a stage, and what it is called."""
+    return expand_moe(pipetrace.build(name, ranks, MICROBATCHES), Overlap(order), costs), f"{name} {order}"
 
 
 def main(out: Path) -> int:
@@ -97,18 +116,38 @@ def main(out: Path) -> int:
     real = replace(sleep, workload="transformer", hidden=64, heads=4, sequence=64, batch=2)
     if gpu:
         real = replace(real, hidden=2048, heads=16, sequence=1024, batch=4, layers=2, dtype="bfloat16")
-    plan = [(name, config) for config in (sleep, real) for name in SCHEDULES]
-    plan.append(("zb-h1", replace(sleep, wait=Wait.DATAFLOW)))
+    moe = replace(
+        sleep, workload="moe", ep=2, steps=2, hidden=64, sequence=32, batch=1, expert_hidden=64, capacity=1.25
+    )
+    if gpu:
+        moe = replace(moe, hidden=1024, heads=16, sequence=1024, batch=4, expert_hidden=2048, experts=16)
+    plan = [(pipetrace.build(name, RANKS, MICROBATCHES), config, "") for config in (sleep, real) for name in SCHEDULES]
+    plan.append((pipetrace.build("zb-h1", RANKS, MICROBATCHES), replace(sleep, wait=Wait.DATAFLOW), ""))
+    for number, (name, order) in enumerate(IN_PARTS):
+        schedule, called = in_parts(name, order, RANKS, PARTS)
+        plan.append((schedule, replace(sleep, costs=PARTS, ep=1 + number % 2, steps=3), called))
+        schedule, called = in_parts(name, order, 2, Costs())
+        # Without a capacity the host must know how many rows come; with one it goes ahead.
+        plan.append((schedule, replace(moe, costs=Costs(), capacity=1.25 * (number % 2)), called))
     rows = []
     with Launcher() as launcher:  # torch is imported once
-        for number, (name, config) in enumerate(plan):
-            print(f"{name}, {config.workload}, {config.wait}, all ranks in one process", flush=True)
-            rows.append(measure(name, config, RANKS, out / f"{number}-{name}-{config.workload}", launcher))
+        for number, (schedule, config, called) in enumerate(plan):
+            name = called or schedule.name
+            print(f"{name}, {config.workload}, {config.wait}, ep {config.ep}, all in one process", flush=True)
+            folder = out / f"{number}-{name.replace(' ', '-')}-{config.workload}"
+            rows.append(measure(schedule, config, folder, launcher, called))
         # A process for each rank: over NCCL as many as there are GPUs, on the CPU two, without tags as over NCCL.
         ranks = torch.cuda.device_count() if gpu else 2
         apart = replace(real, one_process=False, ordered=not gpu)
         print(f"gpipe, transformer, {ranks} processes of one rank", flush=True)
-        rows.append(measure("gpipe", apart, ranks, out / "gpipe-processes", launcher))
+        schedule = pipetrace.build("gpipe", ranks, MICROBATCHES)
+        rows.append(measure(schedule, apart, out / "gpipe-processes", launcher))
+        # Likewise in parts; with a GPU for each of two replicas, all-to-alls go over NCCL.
+        ep = 2 if ranks > 1 else 1
+        schedule, called = in_parts("moe-1f1b", MoeOrder.DUALPIPE, ranks // ep, Costs())
+        apart = replace(moe, costs=Costs(), capacity=1.25, one_process=False, ordered=not gpu, ep=ep)
+        print(f"{called}, moe, {ranks} processes of one rank, ep {ep}", flush=True)
+        rows.append(measure(schedule, apart, out / "moe-1f1b-processes", launcher, called))
     title = torch.cuda.get_device_name() if gpu else "CPU: streams are threads"
     lines = [f"{title}, torch {torch.__version__}", "", HEAD, *(row.text for row in rows)]
     (out / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,8 +1,9 @@
 """How far runs with synthetic times are from their ideal, in each way of waiting; and what waiting costs.
 
-    python bench/waits.py [--steps 5] [--tries 3] [--only ideal|waits|costs]
+    python bench/waits.py [--steps 5] [--tries 3] [--only ideal|waits|costs|moe]
 
-prints the tables of docs/measured.md. A run during which other processes used more than a tenth of a core is taken
+prints the tables of docs/measured.md, and with `--only moe` that of docs/moe.md: the four orders of the parts of MoE
+layers, simulated and measured. A run during which other processes used more than a tenth of a core is taken
 again, `--tries` times at most, and the quietest is kept: what others used stands in the last column.
 """
 
@@ -28,9 +29,13 @@ from pipetrace.execute.board import Board
 from pipetrace.execute.launcher import Launcher
 from pipetrace.execute.p2p import Pending
 from pipetrace.execute.program import Transfer, compile_rank
+from pipetrace.execute.step import Seat
 from pipetrace.execute.waits import step_of
 from pipetrace.execute.workloads.sleep import SleepWorkload
 from pipetrace.jitter import Jitter
+from pipetrace.metrics import all_to_alls
+from pipetrace.parts_io import parse_parts
+from pipetrace.passes import MoeOrder, Overlap, expand_moe
 from pipetrace.ready import ready_lists
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Lane, Timeline
@@ -43,6 +48,7 @@ SCHEDULES = ("1f1b", "zb-h1", "zbv", "dualpipe", "dualpipev", "chimera")
 COSTS = Costs(StageCosts(20 * MS, 20 * MS, 20 * MS))
 SMALL, LARGE = 8192, 4 << 20
 QUIET = 0.1  # cores
+MOE_MICROBATCHES, MOE_PARTS = 16, "attn=4,mlp=8,a2a=6"
 
 
 @dataclass(frozen=True)
@@ -52,11 +58,13 @@ class Measured:
     Args:
         makespans: ns of each step.
         held: Share of the median step in which a rank has a receive posted that it has not taken yet.
+        exposed: ns of its all-to-alls, over all ranks, without compute of their rank.
         others: Cores that other processes used meanwhile.
     """
 
     makespans: tuple[int, ...]
     held: float
+    exposed: int
     others: float
 
     @property
@@ -89,9 +97,11 @@ def measure(schedule: Schedule, config: RunConfig, launcher: Launcher, tries: in
             run(schedule, config, Path(name) / "RUN", launcher=launcher)
             others = busy_seconds() - busy - (own_seconds(launcher) - own)
             steps = read_recording([Path(name) / "RUN"]).steps
+            median = sorted(steps, key=lambda step: step.makespan)[len(steps) // 2]
             of = Measured(
                 tuple(step.makespan for step in steps),
-                held(sorted(steps, key=lambda step: step.makespan)[len(steps) // 2]),
+                held(median),
+                int(all_to_alls(median).exposed.sum()),
                 max(0.0, others / (time.perf_counter() - began)),
             )
         if best is None or of.others < best.others:
@@ -151,6 +161,22 @@ def three_waits(launcher: Launcher, steps: int, tries: int) -> None:
                 print(f"| {row} |", flush=True)
 
 
+def four_orders(launcher: Launcher, steps: int, tries: int) -> None:
+    """DualPipeV with an MoE layer on each of its stages, in each order of the parts of a pair."""
+    print("| order | makespan, simulated | measured | | exposed, simulated | measured | others, cores |")
+    print("|---" * 7 + "|")
+    whole = pipetrace.build("dualpipev", RANKS, MOE_MICROBATCHES)
+    costs = Costs(layer=parse_parts(MOE_PARTS))
+    for order in MoeOrder:
+        schedule = expand_moe(whole, Overlap(order), costs)
+        ideal = pipetrace.simulate(schedule, costs)
+        exposed = int(all_to_alls(ideal).exposed.sum())
+        of = measure(schedule, RunConfig(costs=costs, steps=steps, message_bytes=SMALL), launcher, tries)
+        makespans = f"{ideal.makespan / MS:,.0f} ms | {of.median / MS:,.0f} ms | {of.median / ideal.makespan - 1:+.1%}"
+        row = f"`{order}` | {makespans} | {exposed / MS:,.0f} ms | {of.exposed / MS:,.0f} ms | {of.others:.2f}"
+        print(f"| {row.replace('%', ' %')} |", flush=True)
+
+
 class Nothing:
     """A transport of which every value is there at once."""
 
@@ -194,9 +220,8 @@ def costs_of_waiting(sizes: Sequence[tuple[str, int, int]]) -> None:
             plan: list[int] = []
             _ = ready_lists(schedule, config.waiting)
             with counted(plan):
-                step = step_of(
-                    schedule, config, program, stages, Nothing(), workload.buffer, line, lambda _text: nullcontext()
-                )
+                seat = Seat(program, stages, Nothing(), workload.buffer, line, lambda _text: nullcontext())
+                step = step_of(schedule, config, seat)
             times = []
             for _ in range(5):
                 begin = time.process_time()
@@ -211,7 +236,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--tries", type=int, default=3)
-    parser.add_argument("--only", choices=("ideal", "waits", "costs"))
+    parser.add_argument("--only", choices=("ideal", "waits", "costs", "moe"))
     given = parser.parse_args()
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"{os.cpu_count()} cores, load {load}; torch {torch.__version__}\n", flush=True)
@@ -221,6 +246,9 @@ def main() -> None:
             print()
         if given.only in (None, "waits"):
             three_waits(launcher, given.steps, given.tries)
+            print()
+        if given.only in (None, "moe"):
+            four_orders(launcher, given.steps, given.tries)
             print()
     if given.only in (None, "costs"):
         costs_of_waiting([("zb-h1", 8, 64), ("zb-h1", 8, 512), ("zbv", 16, 128)])

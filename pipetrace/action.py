@@ -108,7 +108,7 @@ def code_pipe(code: Codes) -> Codes:
     return (code >> _PIPE) & 63
 
 
-def pack(kind: int, stage: Codes, microbatch: Codes, pipe: int = 0) -> Codes:
+def pack(kind: int, stage: Codes, microbatch: Codes, pipe: Codes | int = 0) -> Codes:
     """The code of an action without layer and part; no range is checked (`Action` does)."""
     return kind | (microbatch + 1) << _MICROBATCH | stage << _STAGE | pipe << _PIPE
 

@@ -270,10 +270,12 @@ def _row_in_parts(
             if layers.denominator != 1:
                 least = overlap.layers * layers.denominator
                 raise ScheduleError(
-                    f"{overlap.layers} layers on a rank cannot be cut into {schedule.stages // p} stages of whole ones",
+                    f"{overlap.layers} layer{'s' * (overlap.layers != 1)} on a rank cannot be cut into "
+                    f"{schedule.stages // p} stages of whole ones",
                     f"give --layers {least}, or a multiple of it, or --costs-per chunk",
                 )
-            overlap = replace(overlap, layers=int(layers))
+            costs.check_stages(p, f"the plain pipeline of {p} ranks")
+            costs, overlap = cut(costs, p, schedule.stages), replace(overlap, layers=int(layers))
             if "costs" in candidate.takes:
                 schedule = candidate.build(p, m, options, stage_costs(costs, overlap))
         if setting.in_stages:

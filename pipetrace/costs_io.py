@@ -13,7 +13,7 @@ from pipetrace.moe_model import model_from_dict
 from pipetrace.part_costs import LayerCosts
 from pipetrace.parts_io import parts_from_dict, parts_to_dict
 from pipetrace.shown import shown
-from pipetrace.times import UNITS, parse_time, table_time
+from pipetrace.times import UNITS, named_time, parse_time, table_time
 
 _ENTRIES = ("unit", "p2p", "default", "stages", "pair", "pairs", "network", "parts", "model", "memory", "jitter")
 _PAIR_ENTRIES = ("duration", "forward_ready", "backward_ready")
@@ -46,7 +46,7 @@ def parse_costs(text: str, *, unit: str = "ms", p2p: int = 0) -> Costs:
             raise CostError(f"cannot read the cost {shown(item.strip())}", "write costs as F=1,I=1,W=1,B=2,FB=2.5")
         if letter in given:
             raise CostError(f"the cost of {letter} is given twice in {shown(text)}")
-        given[letter] = parse_time(match[2], unit)
+        given[letter] = named_time(letter, parse_time, match[2], unit)
     one = UNITS[unit] if unit in UNITS else parse_time("1", unit)
     stage = StageCosts(given.get("F", one), given.get("I", one), given.get("W", one), given.get("B"))
     pair = PairCost(given["FB"], given["FB"], given["FB"]) if "FB" in given else None
@@ -156,7 +156,7 @@ def costs_from_dict(table: Mapping[str, Any]) -> Costs:
                 f"unknown entry {shown(min(map(str, wrong)))} in {name} of the costs",
                 f"entries are {', '.join(allowed)}",
             )
-        return {key: table_time(value, unit) for key, value in given.items()}
+        return {key: named_time(f"{name}.{key}", table_time, value, unit) for key, value in given.items()}
 
     one = parse_time("1", unit)
     default = {"F": one, "I": one, "W": one} | numbers("default", table.get("default", {}), _STAGE_ENTRIES)

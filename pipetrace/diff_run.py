@@ -12,9 +12,10 @@ from pipetrace.costs import Costs
 from pipetrace.costs_io import costs_to_dict
 from pipetrace.diff import Analysis, Diff, diff, median_step
 from pipetrace.diff.document import document, slip_parts
+from pipetrace.diff.reference import typical_costs
 from pipetrace.errors import CostError, TraceError
-from pipetrace.fit import fit_costs
-from pipetrace.metrics import all_to_alls
+from pipetrace.fit import fit_costs, measured_costs
+from pipetrace.metrics import all_to_alls, pair_overlaps
 from pipetrace.schedule import Schedule
 from pipetrace.shown import printable, shown
 from pipetrace.simulate import simulate
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pipetrace.trace.torch_profiler import Recording
 
 SCHEMA = 1
+_MOST_REPLICAS = 8
+_FREE = "transfers free"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +41,11 @@ class RunDiff:
         costs_from: Where they come from, in words.
         recording: What was read; of several replicas the first.
         step: Index of the chosen step in `recording.steps`: the one of median makespan.
-        fitted: Whether the costs are fitted to this run.
+        fitted: Whether the costs are fitted to this run: those of the typical stage, so that others stand out.
         waiting: How the ranks of the ideal wait.
         before: The earlier run that stands in the ideal's place, if any.
         held_against: That the run says it ran another schedule than this one, in a sentence.
+        replica_makespans: ns of the median step of each replica, where there are several.
     """
 
     diff: Diff
@@ -54,6 +58,7 @@ class RunDiff:
     waiting: Waiting = field(default_factory=Waiting)
     before: Recording | None = None
     held_against: str | None = None
+    replica_makespans: Sequence[int] = ()
 
     @cached_property
     def analysis(self) -> Analysis:
@@ -89,7 +94,7 @@ class RunDiff:
             window += f", the one of median makespan of {len(self.recording.steps)} steps"
         facts = [("Traces", self.recording.source), ("Window", window), ("Costs of the ideal", self.costs_from)]
         if self.recording.replicas > 1:
-            facts.insert(1, ("Replica", f"0 of {self.recording.replicas}; ranks are its pipeline ranks"))
+            facts.insert(1, ("Replica", self._replica))
         if run is not None:
             options = [f"{printable(key)} {_plain(value)}" for key, value in run.options.items()]
             facts += [
@@ -107,6 +112,18 @@ class RunDiff:
                 )
             )
         return facts
+
+    @property
+    def _replica(self) -> str:
+        """Which replica, and how long the others took."""
+        of = self.replica_makespans
+        each = ", ".join(f"{replica}: {ns / 1e6:,.3f} ms" for replica, ns in enumerate(of[:_MOST_REPLICAS]))
+        more = (
+            f", slowest {max(range(len(of)), key=of.__getitem__)}: {max(of) / 1e6:,.3f} ms"
+            if len(of) > _MOST_REPLICAS
+            else ""
+        )
+        return f"0 of {len(of)}; ranks are its pipeline ranks. Median steps: {each}{more} (--replica N|slowest)"
 
     def _matched(self) -> dict[str, Any]:
         """The two timelines, every action with its slip and, where clocks allow, the parts of it."""
@@ -134,15 +151,16 @@ class RunDiff:
             "step_makespans_ns": self.step_makespans,
             "waiting_policy": str(self.waiting.policy),
             **document(self.analysis),
-            **self._all_to_alls(),
+            **self._all_to_alls(pairs=actions),
             **(self._matched() if actions else self.diff.to_dict(actions=False)),
             "not_found": list(self.recording.missing),
             "notes": [*([] if self.held_against is None else [self.held_against]), *self.recording.notes],
         }
 
-    def _all_to_alls(self) -> dict[str, Any]:
-        """Lists in ns, an entry a rank; nothing where neither timeline has any."""
-        both = {"ideal": all_to_alls(self.diff.ideal), "measured": all_to_alls(self.diff.measured)}
+    def _all_to_alls(self, *, pairs: bool) -> dict[str, Any]:
+        """Lists in ns, an entry a rank, and with `pairs` one for each pair; nothing where neither timeline has any."""
+        timelines = {"ideal": self.diff.ideal, "measured": self.diff.measured}
+        both = {which: all_to_alls(timeline.from_first_action()) for which, timeline in timelines.items()}
         if not any(len(of.tiles) for of in both.values()):
             return {}
         return {
@@ -151,6 +169,7 @@ class RunDiff:
                     f"{name}_ns": list(of.per_rank(getattr(of, column)))
                     for name, column in (("time", "duration"), ("hidden", "hidden"), ("exposed", "exposed"))
                 }
+                | ({"pairs": [pair.to_dict() for pair in pair_overlaps(self.schedule, of)]} if pairs else {})
                 for which, of in both.items()
             }
         }
@@ -171,7 +190,7 @@ def diff_traces(
         paths: A run folder, or traces of one run.
         schedule: What was run; None where the run folder has it.
         costs: Of the ideal. When None: those the run was made to take, where its workload takes exact costs, else
-            the medians of what was measured.
+            the typical stage's by the medians of what was measured.
         transfers: Costs whose transfers the ideal takes, where `costs` is None.
         before: Traces of an earlier run of the same schedule, to be held against in place of an ideal.
         reading: How traces are read: what `read_recording` takes beside paths and schedule, by name.
@@ -180,24 +199,25 @@ def diff_traces(
         TraceError: Nothing can be read, there is no schedule to compare with, or what lies in the run folder
             contradicts what its traces say of themselves.
     """
-    from pipetrace.run_record import check_order, check_record, check_sizes, other_than_recorded
-    from pipetrace.trace.run_folder import SCHEDULE_FILE
+    from pipetrace.run_record import check_before, check_order, check_record, check_sizes, other_than_recorded
+    from pipetrace.trace.recording import replica_makespans
+    from pipetrace.trace.run_folder import SCHEDULE_FILE, schedule_file
     from pipetrace.trace.torch_csv import read_csv
     from pipetrace.trace.torch_profiler import read_recording
 
     recording = read_recording(paths, schedule, **(reading or {}))
+    replicas = replica_makespans(recording)
     recording = replace(recording, steps=tuple(step.of_replica(0) for step in recording.steps))
     for folder in paths:
         check_record(folder, recording)
     of_folder = None
     if schedule is None:
-        files = [path / SCHEDULE_FILE for path in paths if (path / SCHEDULE_FILE).is_file()]
-        if not files:
+        of_folder = schedule_file(paths)
+        if of_folder is None:
             raise TraceError(
                 f"{recording.source} has no {SCHEDULE_FILE}",
                 "give the schedule that was run: --schedule NAME or --from FILE.csv, with -m",
             )
-        of_folder = files[0]
         schedule = read_csv(of_folder, recording.run.schedule if recording.run else None).schedule
         check_sizes(of_folder, schedule, recording)
     other = other_than_recorded(schedule, recording)
@@ -211,7 +231,7 @@ def diff_traces(
     costs, costs_from = _costs(recording, measured, given)
     if transfers is not None and given is None:
         costs = replace(costs, p2p=transfers.p2p, network=transfers.network)
-        costs_from = f"{costs_from.removesuffix('; transfers free')}; transfers as given"
+        costs_from = f"{costs_from.removesuffix(f'; {_FREE}')}; transfers as given"
     chosen = measured[median_step(measured)]
     step = next(i for i, candidate in enumerate(recording.steps) if candidate is chosen)
     waiting = _waiting(recording)
@@ -220,15 +240,35 @@ def diff_traces(
         check_order(of_folder, of, recording)
     if before:
         earlier = read_recording(before, schedule, **(reading or {}))
+        check_before(schedule, recording, earlier)
         steps = [step.of_replica(0) for step in earlier.steps if step.is_compute.any()]
         was = steps[median_step(steps)]
         costs, costs_from = fit_costs(steps), f"none: held against {earlier.source}, {len(steps)} steps"
         recording = replace(recording, common_clock=recording.common_clock and earlier.common_clock)
         return RunDiff(
-            diff(was, chosen), schedule, costs, costs_from, recording, step, before=earlier, held_against=other
+            diff(was, chosen),
+            schedule,
+            costs,
+            costs_from,
+            recording,
+            step,
+            before=earlier,
+            held_against=other,
+            replica_makespans=replicas,
         )
     fitted = given is None and not (recording.run is not None and recording.run.costs_are_exact)
-    return RunDiff(of, schedule, costs, costs_from, recording, step, fitted, waiting, held_against=other)
+    return RunDiff(
+        of,
+        schedule,
+        costs,
+        costs_from,
+        recording,
+        step,
+        fitted,
+        waiting,
+        held_against=other,
+        replica_makespans=replicas,
+    )
 
 
 def _waiting(recording: Recording) -> Waiting:
@@ -251,4 +291,6 @@ def _costs(recording: Recording, measured: Sequence[Timeline], given: Costs | No
         return given, "as given"
     if recording.run is not None and recording.run.costs_are_exact:
         return recording.run.costs, "as the run's workload was made to take"
-    return fit_costs(measured), "fitted to this run: median of each stage's F, B, I and W; transfers free"
+    costs, assumed = measured_costs(measured)
+    told = ["fitted to this run: every stage takes what the typical one does, by medians", *assumed, _FREE]
+    return typical_costs(costs), "; ".join(told)

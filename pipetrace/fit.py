@@ -23,7 +23,7 @@ from pipetrace.action import (
 from pipetrace.costs import Costs, PairCost, StageCosts
 from pipetrace.errors import TraceError
 from pipetrace.part_costs import LayerCosts, PartCosts
-from pipetrace.timeline import UNKNOWN, Timeline
+from pipetrace.timeline import UNKNOWN, Lane, Timeline
 
 
 def fit_costs(steps: Sequence[Timeline]) -> Costs:
@@ -200,7 +200,8 @@ class Fit:
     Args:
         costs: To simulate with: medians.
         actions: Spread by (stage, kind); the kind is its letter, "F&B" for pairs under their forward's stage, and with
-            its part behind it ("F mlp") where an MoE layer was taken apart.
+            its part behind it ("F mlp") where an MoE layer was taken apart; "recompute" for forwards that were run
+            again in a backward, which has them in its own time; "REDUCE_GRAD" and "OPTIM" for what closes a step.
         transfers: Spread of all transfers between ranks; None where none can be timed.
         transfers_between: Spread by (from stage, to stage).
         assumed: What was not measured and what stands in for it, a sentence each.
@@ -213,19 +214,29 @@ class Fit:
     assumed: tuple[str, ...] = ()
 
 
-def fit(steps: Sequence[Timeline], *, common_clock: bool = True) -> Fit:
+def fit(
+    steps: Sequence[Timeline],
+    *,
+    common_clock: bool = True,
+    recomputed: Sequence[Mapping[tuple[int, int], int]] = (),
+    tells_recompute: bool = True,
+) -> Fit:
     """Costs with their spread, transfers and pairs included.
 
     A transfer is timed from when both sides were ready for it to the end of the wait for it, for which their clocks
     must be comparable. That is when the data were picked up, however early they came; only where the receiver began to
     wait before the data were sent is it their arrival. So between two stages a transfer costs the median of those that
     were so awaited, or where none was the fastest, and the cost is the median over all two stages: where two clocks are
-    apart, one way seems as much faster as the other seems slower. What a recomputed forward (activation checkpointing)
-    takes is part of the backward that it stands in: a trace does not tell them apart.
+    apart, one way seems as much faster as the other seems slower.
+
+    What a forward takes that is run again in a backward (activation checkpointing) is a cost of its own, and taken from
+    that backward's, where the traces tell them apart; else it is part of the backward.
 
     Args:
         steps: Measured timelines of one schedule, of any replicas.
         common_clock: Whether times of different ranks can be compared; where they cannot, transfers stay free.
+        recomputed: Of each step, ns of the forwards that were run again, by replica and code of their backward.
+        tells_recompute: Whether the traces would show such forwards.
 
     Raises:
         TraceError: Nothing was measured.
@@ -233,7 +244,7 @@ def fit(steps: Sequence[Timeline], *, common_clock: bool = True) -> Fit:
     steps = [step for step in steps if step.is_compute.any()]
     if not steps:
         raise TraceError("no action was measured, so there are no costs", "`pipetrace read` tells what was found")
-    kept = np.isin(code_kind(_column(steps, "code")), list(map(int, COMPUTE_KINDS)))
+    kept = np.isin(code_kind(_column(steps, "code")), [*map(int, COMPUTE_KINDS), *map(int, _CLOSING)])
     code, partner, duration = (
         column[kept] for column in (_column(steps, "code"), _column(steps, "partner"), _durations(steps))
     )
@@ -248,13 +259,72 @@ def fit(steps: Sequence[Timeline], *, common_clock: bool = True) -> Fit:
     if pairs.size:
         median = int(np.median(pairs))
         costs = replace(costs, pair=PairCost(median, median, median))
+    costs = _with_closing(costs, actions)
+    again = _again(recomputed)
+    actions |= {(stage, _AGAIN): Spread.of(np.array(times)) for stage, times in again.items()}
+    if again and costs.layer is not None:
+        assumed += ("forwards that are run again are part of their parts' backward",)
+    elif again:
+        costs = _with_recompute(costs, actions)
+    elif not tells_recompute:
+        assumed += (
+            "autograd's operations were not recorded: where a forward is run again, it is part of its backward",
+        )
+    actions = dict(sorted(actions.items(), key=lambda of: of[0][0]))
     between = _transfers(steps) if common_clock else {}
+    if common_clock:
+        assumed += _untimed(steps)
     if not between:
         return Fit(costs, actions, None, {}, assumed)
     every = Spread.of(np.concatenate([durations for durations, _ in between.values()]))
     p2p = int(np.median([_cost(durations, awaited) for durations, awaited in between.values()]))
     spreads = {ends: Spread.of(durations) for ends, (durations, _) in sorted(between.items())}
     return Fit(replace(costs, p2p=p2p), actions, every, spreads, assumed)
+
+
+_CLOSING = (Kind.REDUCE_GRAD, Kind.OPTIM)
+_AGAIN = "recompute"
+
+
+def _with_closing(costs: Costs, actions: Mapping[tuple[int, str], Spread]) -> Costs:
+    """The costs with what closes a step."""
+    for kind in _CLOSING:
+        medians = {stage: spread.median for (stage, name), spread in actions.items() if name == kind.name}
+        if medians:
+            usual = {kind.name.lower(): int(np.median(list(medians.values())))}
+            own = {stage: replace(costs.of(stage), **{kind.name.lower(): ns}) for stage, ns in medians.items()}
+            costs = replace(costs, default=replace(costs.default, **usual), stages={**costs.stages, **own})
+    return costs
+
+
+def _again(recomputed: Sequence[Mapping[tuple[int, int], int]]) -> dict[int, list[int]]:
+    """ns of each forward that was run again in a B or an I, by stage."""
+    again: dict[int, list[int]] = {}
+    for of in recomputed:
+        for (_, code), ns in of.items():
+            if code_kind(code) in (Kind.B, Kind.I):
+                again.setdefault(code_stage(code), []).append(ns)
+    return dict(sorted(again.items()))
+
+
+def _with_recompute(costs: Costs, actions: Mapping[tuple[int, str], Spread]) -> Costs:
+    """The costs with what is run again apart from the backward."""
+
+    def apart(of: StageCosts, time: int, *, whole: bool) -> StageCosts:
+        backward = None if of.B is None else max(of.B - time, 0)
+        if whole and backward is not None:
+            return replace(of, **dict(zip("IW", _halves(backward), strict=True)), B=backward, recompute=time)
+        return replace(of, I=max(of.I - time, 0), B=backward, recompute=time)
+
+    own = {}
+    for stage, of in costs.stages.items():
+        spread = actions.get((stage, _AGAIN))
+        if spread is not None:
+            own[stage] = apart(of, spread.median, whole=(stage, "I") not in actions)
+    # What stands for other stages recomputes as the usual one does, those that do not included.
+    usual = int(np.median([own[stage].recompute if stage in own else 0 for stage in costs.stages]))
+    default = apart(costs.default, usual, whole=not any(kind == "I" for _, kind in actions))
+    return replace(costs, default=default, stages={**costs.stages, **own})
 
 
 def _column(steps: Sequence[Timeline], name: str) -> IntArray:
@@ -271,14 +341,25 @@ def _cost(durations: IntArray, awaited: BoolArray) -> float:
     return float(np.median(durations[awaited]) if awaited.any() else durations.min())
 
 
+def _untimed(steps: Sequence[Timeline]) -> tuple[str, ...]:
+    """Receives that say nothing of what a transfer costs, in words."""
+    receives = sum(int((step.lane == Lane.RECV).sum()) for step in steps)
+    unknown = receives - sum(int(step.is_timed.sum()) for step in steps)
+    if not unknown:
+        return ()
+    what = f"{unknown} of {receives} receives came" if unknown < receives else f"all {receives} receives came"
+    return (f"{what} from senders that were not recorded: how long they were in transfer is not known",)
+
+
 def _transfers(steps: Sequence[Timeline]) -> dict[tuple[int, int], tuple[IntArray, BoolArray]]:
     """Durations of the receives and which were awaited from before their start, by the stages at both ends."""
     code, duration = _column(steps, "code"), _durations(steps)
     waited, start = _column(steps, "waited"), _column(steps, "start")
     awaited = (waited != UNKNOWN) & (waited <= start)
+    timed: BoolArray = np.concatenate([step.is_timed for step in steps])
     between = {}
     for kind, ahead in ((Kind.RECV_F, -1), (Kind.RECV_B, 1)):
-        of_kind = code_kind(code) == kind
+        of_kind = timed & (code_kind(code) == kind)
         for stage in np.unique(code_stage(code[of_kind])).tolist():
             here = of_kind & (code_stage(code) == stage)
             between[stage + ahead, stage] = duration[here], awaited[here]

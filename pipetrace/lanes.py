@@ -26,16 +26,23 @@ class LaneTimes:
         there: When what a row takes from another had arrived; 0 where it takes nothing.
         idle_since: Since when nothing but its input held a row up: its lane, and for an all-to-all the compute lane
             too, had run what stands before it in the list.
+        posted: When what a row receives was posted there; 0 where that was ahead.
     """
 
     start: IntArray
     end: IntArray
     there: IntArray
     idle_since: IntArray
+    posted: IntArray
 
 
-def lane_times(schedule: Schedule, costs: Costs) -> LaneTimes:
+def lane_times(schedule: Schedule, costs: Costs, *, ahead: bool = True) -> LaneTimes:
     """The earliest times of a schedule in parts of layers.
+
+    Args:
+        schedule: What is run.
+        costs: At which costs.
+        ahead: Whether receives are posted ahead; otherwise the lane that needs one posts it and waits.
 
     Raises:
         ScheduleError: The schedule is not valid.
@@ -45,30 +52,60 @@ def lane_times(schedule: Schedule, costs: Costs) -> LaneTimes:
     links, duration, fence = schedule.links, costs.durations(schedule), schedule.fences
     with_other = fenced_pairs(schedule)
     other = dict(zip(with_other.tolist(), (with_other + 1).tolist(), strict=True))
-    order = _gathered(links, with_other).order
+    order = issue_order(schedule)
     # A part waits for one other at most: a forward for the part before, a backward for the part behind. Its own
     # forward, or I, ran before it on the same lane.
     producer = np.where(links.inputs != NO_ROW, links.inputs, links.gradients)
-    delay = np.where(producer == NO_ROW, 0, duration[producer] + _travel(schedule, costs))
-    producers, delays = producer.tolist(), delay.tolist()
-    columns = (links.rank, is_all_to_all(links.code), fence, producer, delay, duration)
-    steps = zip(order.tolist(), *(column[order].tolist() for column in columns), strict=True)
+    comes = producer != NO_ROW
+    travel = np.where(comes, _travel(schedule, costs), 0)
+    made = np.where(comes, duration[producer], 0)
+    late = links.crosses(producer) & (not ahead)
+    columns = (links.rank, is_all_to_all(links.code), fence, producer, made, travel, late, duration)
+    of_row = list(zip(*(column.tolist() for column in columns), strict=True))
     starts, idle_since = [0] * (duration.size + 1), [0] * duration.size  # the last place is that of `NO_ROW`
     compute, all_to_all = ([0] * schedule.ranks for _ in range(2))
-    for row, rank, travels, fenced, before, by, lasts in steps:
+    posts: dict[int, int] = {}
+
+    def there(row: int, now: int) -> int:
+        """When what a row takes has arrived, if it is waited for from now on."""
+        _, _, _, before, lasts, on_way, posts_itself, _ = of_row[row]
+        ready: int = starts[before] + lasts
+        if posts_itself:
+            ready = max(ready, posts.setdefault(row, now))
+        came: int = ready + on_way
+        return came
+
+    arrived = [0] * duration.size
+    for row in order.tolist():
+        rank, travels, fenced, *_, lasts = of_row[row]
         if fenced:
             both = max(compute[rank], all_to_all[rank])
             if row in other:
-                beside = other[row]
-                both = max(both, starts[before] + by, starts[producers[beside]] + delays[beside])
+                both = max(there(row, both), there(other[row], both), both)
             compute[rank] = all_to_all[rank] = both
         lane = all_to_all if travels else compute
-        starts[row] = start = max(lane[rank], starts[before] + by)
+        arrived[row] = there(row, lane[rank])
+        starts[row] = start = max(lane[rank], arrived[row])
         idle_since[row] = max(compute[rank], lane[rank])
         lane[rank] = start + lasts
-    start_of = np.array(starts, dtype=np.int64)
-    there = start_of[producer] + delay
-    return LaneTimes(start_of[:-1], start_of[:-1] + duration, there, np.array(idle_since, dtype=np.int64))
+    start_of, post_of = np.array(starts[:-1], dtype=np.int64), np.zeros(duration.size, dtype=np.int64)
+    post_of[list(posts)] = list(posts.values())
+    return LaneTimes(
+        start_of,
+        start_of + duration,
+        np.array(arrived, dtype=np.int64),
+        np.array(idle_since, dtype=np.int64),
+        post_of,
+    )
+
+
+def issue_order(schedule: Schedule) -> IntArray:
+    """All rows, the lists' orders kept, in an order in which whatever a row waits for stands before it.
+
+    Raises:
+        DeadlockError: There is none.
+    """
+    return _gathered(schedule.links, fenced_pairs(schedule)).order
 
 
 def fenced_pairs(schedule: Schedule) -> IntArray:

@@ -11,7 +11,7 @@ from pipetrace.action import ALL_TO_ALL_PARTS
 from pipetrace.errors import CostError
 from pipetrace.part_costs import PART_NAMES, LayerCosts, PartCosts
 from pipetrace.shown import shown
-from pipetrace.times import parse_time, table_time
+from pipetrace.times import named_time, parse_time, table_time
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "a2a": tuple(name for name, part in PART_NAMES.items() if part in ALL_TO_ALL_PARTS)
@@ -49,7 +49,7 @@ def parse_parts(text: str, *, unit: str = "ms", base: LayerCosts | None = None) 
             raise CostError(f"{shown(item.split('=')[0].strip())} is given twice in {shown(text)}")
         if kind == "W" and kind not in kinds_of(_GROUPS[name][0]):
             raise CostError(f"{name} has no weights, so it has no W", "leave it out")
-        given[name, kind] = parse_time(match[3], unit)
+        given[name, kind] = named_time(f"{name}.{kind}" if kind else name, parse_time, match[3], unit)
     layer = base or unit_layer(unit)
     for name, kind in sorted(given, key=lambda key: (bool(key[1]), key[0] != "a2a")):
         for part in _GROUPS[name]:
@@ -107,7 +107,11 @@ def parts_from_dict(table: Any, unit: str, *, base: LayerCosts | None = None, na
                     f"unknown entry {shown(min(map(str, wrong)))} in {name}.{entry} of the costs",
                     f"entries are {', '.join(kinds)}",
                 )
-            times = {kind: table_time(value, unit) for kind, value in values.items()}
+            whole = not isinstance(of, Mapping)
+            times = {
+                kind: named_time(f"{name}.{entry}" + f".{kind}" * (not whole), table_time, value, unit)
+                for kind, value in values.items()
+            }
             layer = replace(layer, **{part: replace(getattr(layer, part), **times)})
     return layer
 

@@ -10,6 +10,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from pipetrace.action import NO_ACTION, Kind, code_kind, code_text, whole_stage, with_kind
 from pipetrace.diff import Diff
 from pipetrace.errors import TraceError
 from pipetrace.schedule import Schedule
@@ -84,6 +87,89 @@ def other_than_recorded(schedule: Schedule, recording: Recording) -> str | None:
         )
     )
     return f"The run says {was}; it is held against {now}: what differs follows from that first of all."
+
+
+def check_before(schedule: Schedule, recording: Recording, earlier: Recording) -> None:
+    """Whether an earlier run is of the same schedule as a later one, by what it says of itself or by its actions.
+
+    Args:
+        schedule: What the later one ran.
+        recording: It.
+        earlier: The earlier one.
+
+    Raises:
+        TraceError: It is not, so that nothing can be said action by action.
+    """
+    run = earlier.run
+    was = None if run is None else (run.schedule, run.ranks, run.microbatches)
+    if was is None:
+        # Of others' traces there is no other word than their actions.
+        codes = np.unique(np.concatenate([step.code[step.is_compute] for step in earlier.steps] or [schedule.code[:0]]))
+        common = np.isin(codes, np.concatenate([schedule.code, schedule.partner])).sum()
+        if earlier.ranks == schedule.ranks and 2 * common >= codes.size:
+            return
+    else:
+        # A list from a file has whatever name the file had.
+        renamed = not {was[0], schedule.name} <= set(names())
+        if was[1:] == (schedule.ranks, schedule.microbatches) and (renamed or was[0] == schedule.name):
+            return
+    before = (
+        f"p = {earlier.ranks}, other actions" if was is None else f"{printable(was[0])}, p = {was[1]}, m = {was[2]}"
+    )
+    now = f"{printable(schedule.name)}, p = {schedule.ranks}, m = {schedule.microbatches}"
+    raise TraceError(
+        f"{earlier.source} ran another schedule ({before}) than {recording.source} ({now}): two runs are held against "
+        "each other action by action",
+        "diff each against its own ideal; pipetrace compare sets schedules side by side",
+    )
+
+
+def contradictions(schedule: Schedule, recording: Recording) -> tuple[str, ...]:
+    """What was recorded that does not go with the schedule that somebody says was run, in sentences.
+
+    Raises:
+        TraceError: Nothing that was recorded is an action of the schedule.
+    """
+    run, told = recording.run, []
+    if run is not None and other_than_recorded(schedule, recording) is not None:
+        was, said = (
+            f"{printable(name)}, p = {p}, m = {m}"
+            for name, p, m in (
+                (run.schedule, run.ranks, run.microbatches),
+                (schedule.name, schedule.ranks, schedule.microbatches),
+            )
+        )
+        told.append(f"the run says that it was {was}, and not {said}: the record of the run is the surer one")
+    elif schedule.ranks != recording.ranks:
+        told.append(f"{schedule.name} was named with p = {schedule.ranks}, but {recording.ranks} ranks ran")
+    wanted = {whole_backward(code) for code in (*schedule.code.tolist(), *schedule.partner.tolist())}
+    found = {
+        whole_backward(code)
+        for step in recording.steps
+        for column in (step.code[step.is_compute], step.partner[step.is_compute])
+        for code in np.unique(column).tolist()
+        if code != NO_ACTION
+    }
+    others = sorted(found - wanted)
+    if found and len(others) == len(found):
+        raise TraceError(
+            f"nothing that was recorded is an action of {schedule.name} with p = {schedule.ranks}, "
+            f"m = {schedule.microbatches}",
+            "`pipetrace read` without --schedule tells what the traces hold",
+        )
+    if others and not told:
+        some = ", ".join(map(code_text, others[:_MOST_NAMED])) + (", ..." if len(others) > _MOST_NAMED else "")
+        told.append(
+            f"{len(others)} of {len(found)} actions that were recorded are none of {schedule.name} with "
+            f"p = {schedule.ranks}, m = {schedule.microbatches} ({some})"
+        )
+    return tuple(told)
+
+
+def whole_backward(code: int) -> int:
+    """The code of an action of a whole stage, a backward's halves made one: splitting it is a way of running it."""
+    whole = whole_stage(code)
+    return with_kind(whole, Kind.B) if code_kind(whole) in (Kind.I, Kind.W) else whole
 
 
 def check_order(file: Path, of: Diff, recording: Recording) -> None:

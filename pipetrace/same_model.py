@@ -16,10 +16,12 @@ from pipetrace.errors import CostError
 def cut(costs: Costs, ranks: int, stages: int) -> Costs:
     """The costs of a model whose plain pipeline on `ranks` ranks costs `costs`, cut into `stages` stages.
 
-    Transfers stay as they are: an activation is as large wherever the model is cut. Times are rounded to the ns.
+    Transfers stay as they are: an activation is as large wherever the model is cut. Times are rounded to the ns. A
+    layer costs what it did; how many a stage then has, the caller knows.
 
     Raises:
-        CostError: Pairs of single stages have costs, and the model is to be cut into others.
+        CostError: Pairs of single stages have costs, or layers, and the model is to be cut into stages that are none of
+            these, or in which layers of two meet.
     """
     if stages == ranks:
         return costs
@@ -30,6 +32,12 @@ def cut(costs: Costs, ranks: int, stages: int) -> Costs:
             "leave pairs out of the costs, or give --costs-per chunk",
         )
     size = Fraction(ranks, stages)
+    of_each, meet = divmod(stages, ranks)
+    if costs.stage_layers and meet:
+        raise CostError(
+            f"layers of single stages have costs, and {stages} stages are no whole number for each of {ranks} ranks",
+            "leave parts.stages out of the costs, or give --costs-per chunk",
+        )
     pair: PairCost | RunCosts | None = costs.pair
     if isinstance(pair, PairCost):
         pair = _scaled(pair, size)
@@ -40,6 +48,7 @@ def cut(costs: Costs, ranks: int, stages: int) -> Costs:
         default=_sum([(size, costs.default)]),
         stages={stage: _sum(_covered(costs, stage, size, ranks)) for stage in range(stages)} if costs.stages else {},
         pair=pair,
+        stage_layers={stage: costs.layer_of(stage // of_each) for stage in range(stages)} if costs.stage_layers else {},
     )
 
 

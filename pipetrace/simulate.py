@@ -43,7 +43,8 @@ def simulate(schedule: Schedule, costs: Costs | None = None, waiting: Waiting | 
         of the step.
 
     Raises:
-        ScheduleError: The schedule is not valid; or it is in parts of layers, and `waiting` is not the default.
+        ScheduleError: The schedule is not valid; or it is in parts of layers, and `waiting` may leave the list order or
+            has costs of its own.
         DeadlockError: The ranks wait for each other.
     """
     costs, waiting = costs or Costs(), waiting or Waiting()
@@ -55,13 +56,19 @@ def simulate(schedule: Schedule, costs: Costs | None = None, waiting: Waiting | 
     is_gradient = code_kind(transfers.receive) == Kind.RECV_B
     ready = np.where(is_gradient, backward_ready[transfers.producer], forward_ready[transfers.producer])
     if schedule.has_parts:
-        if not _is_longest_path(schedule, waiting):
+        ahead = waiting.policy is not Wait.INLINE
+        if not _is_longest_path(schedule, waiting if ahead else replace(waiting, policy=Wait.PREFETCH)):
             raise ScheduleError(
-                f"{schedule.name} is in parts of layers, whose two lanes are simulated with receives posted ahead only",
-                "leave --wait, --channel, --post and --spin out, or simulate whole stages (--grain stage)",
+                f"{schedule.name} is in parts of layers, whose order on two lanes is fixed and whose transfers are "
+                "free of further costs",
+                "leave out --wait dataflow (or add --no-reorder), --channel, --post and --spin, or simulate whole "
+                "stages (--grain stage)",
             )
-        times = lane_times(schedule, costs)
-        played = replace(_as_played(links, transfers, times.start, duration, ready, time), idle_since=times.idle_since)
+        times = lane_times(schedule, costs, ahead=ahead)
+        played = _as_played(links, transfers, times.start, duration, ready, time)
+        posted = times.posted[transfers.consumer]
+        began = np.maximum(played.sent, posted)
+        played = replace(played, idle_since=times.idle_since, received=posted, began=began, arrived=began + time)
     elif _is_longest_path(schedule, waiting):
         delay = np.zeros((2, duration.size), dtype=np.int64)
         delay[is_gradient.astype(np.int64), transfers.consumer] = time

@@ -22,6 +22,10 @@ from pipetrace.action import (
     Kind,
     Pair,
     code_kind,
+    code_microbatch,
+    code_pipe,
+    code_stage,
+    pack,
 )
 
 UNKNOWN = np.iinfo(np.int64).min
@@ -45,7 +49,8 @@ class Tile:
         action: What it is; a `Pair` for an overlapped F&B.
         rank: Pipeline rank.
         lane: The lane it occupies.
-        start, end: For a transfer: from when both sides had posted it to its arrival.
+        start, end: For a transfer: from when both sides had posted it to its arrival; both are that where only one
+            side was recorded.
         posted: When a transfer, or an all-to-all, was posted on this rank; None where unknown or no transfer.
         waited: When the rank began to wait for a receive, or an all-to-all, its compute lane standing idle; None where
             it did not, or where that is unknown. The wait ends at `end`.
@@ -181,6 +186,25 @@ class Timeline:
         kinds = [int(kind) for kind in COMPUTE_KINDS]
         compute: BoolArray = (self.lane == Lane.COMPUTE) & np.isin(code_kind(self.code), kinds)
         return compute
+
+    @cached_property
+    def is_timed(self) -> BoolArray:
+        """Which receives are known to have been under way from `start` to `end`; shape (n,).
+
+        Of one whose sender was not recorded only the end is known: it has no length, and its send is not in the
+        timeline. That all ranks share one clock is taken for granted.
+        """
+        timed: BoolArray = (self.lane == Lane.RECV) & (self.start < self.end)
+        sends = self.lane == Lane.SEND
+        for receive, send, ahead in ((Kind.RECV_F, Kind.SEND_F, -1), (Kind.RECV_B, Kind.SEND_B, 1)):
+            rows = np.flatnonzero((self.lane == Lane.RECV) & ~timed & (code_kind(self.code) == receive))
+            code = self.code[rows]
+            sender = pack(int(send), code_stage(code) + ahead, code_microbatch(code), code_pipe(code))
+            for replica in np.unique(self.replica[rows]).tolist():
+                mine = self.replica[rows] == replica
+                there = self.code[sends & (self.replica == replica)]
+                timed[rows[mine]] = np.isin(sender[mine], there)
+        return timed
 
     @cached_property
     def _row_of(self) -> dict[tuple[int, int], int]:

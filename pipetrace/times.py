@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ UNITS: Mapping[str, int] = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_00
 
 MAX_COST = 1_000 * UNITS["s"]
 """ns of the longest action."""
+
+T = TypeVar("T")
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _MOST_DIGITS = 13  # before the point, of the longest time in ns
@@ -66,6 +68,24 @@ def table_time(value: Any, unit: str) -> int:
         # Python refuses to write integers of thousands of digits, which TOML can hold.
         raise CostError(f"a time of {shown(value)} {unit} is too long", _RANGE)
     return parse_time(str(value), unit, _FILE_HINT)
+
+
+def named_time(what: str, read: Callable[[T, str], int], value: T, unit: str) -> int:
+    """A time that `read` reads, in ns.
+
+    Args:
+        what: Of what; an error begins with it.
+        read: `parse_time` or `table_time`.
+        value: The time.
+        unit: Its unit.
+
+    Raises:
+        CostError: It is no time.
+    """
+    try:
+        return read(value, unit)
+    except CostError as error:
+        raise CostError(f"{what}: {error.message}", error.hint) from None
 
 
 def is_count(value: object, most: int | None = None) -> bool:

@@ -26,6 +26,10 @@ FLAGS = [
 ]
 
 
+HANGS_MS = 120_000
+"""After so long something hangs, even on a busy machine."""
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """A browser for the tests of a module; closed after them, as its event loop is in the way of others."""
@@ -35,7 +39,7 @@ def chromium() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=executable, args=FLAGS, timeout=HANGS_MS)
         yield browser
         browser.close()
 
@@ -50,6 +54,7 @@ class Watched:
         self.context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme="dark" if scheme == "dark" else "light"
         )
+        self.context.set_default_timeout(HANGS_MS)
         self.page: Page = self.context.new_page()
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))

@@ -7,10 +7,10 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# Shared machines are too noisy for a time limit on each example.
-settings.register_profile("pipetrace", deadline=None)
+# Shared machines are too noisy for a time limit on each example, or on making them.
+settings.register_profile("pipetrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("pipetrace")
 
 

@@ -9,7 +9,7 @@ from pipetrace.compare import Candidate, Comparison, Figures, Setting, compare
 from pipetrace.costs import Costs, Link, Network, StageCosts
 from pipetrace.costs_io import parse_costs
 from pipetrace.errors import CostError, ScheduleError
-from pipetrace.part_costs import LayerCosts
+from pipetrace.part_costs import LayerCosts, PartCosts
 from pipetrace.parts_io import parse_parts
 from pipetrace.passes import MoeOrder, Overlap, expand_moe
 from pipetrace.passes.steady_pair import with_ratio
@@ -301,3 +301,21 @@ def test_whole_stages_at_what_parts_come_to() -> None:
     assert parts.makespan == stages.makespan
     assert (stages.all_to_alls, stages.exposed, stages.fraction_exposed) == (None, 0, 0.0)
     assert not stages.schedule.has_parts
+
+
+def test_layers_of_a_stage_are_those_of_its_rank_of_the_plain_pipeline() -> None:
+    """The same model: the slow layers of the second half stay in the second half, however it is cut."""
+    slow = LayerCosts(mlp=PartCosts(4 * MS, 4 * MS, 4 * MS))
+    costs, overlap = Costs(layer=LayerCosts(), stage_layers={1: slow}), Overlap(MoeOrder.MEGATRON, 2)
+    names = ("1f1b", "dualpipev", "interleaved")
+    of = compare([candidate_of(name) for name in names], [Setting(2, 8, costs, {}, overlap)])
+    busy = {row.candidate.label: sum(row.figures.bubbles.busy) for row in of.rows if row.figures}
+    assert len(set(busy.values())) == 1
+    assert list(busy) == list(names)
+    strays = compare(
+        [candidate_of("dualpipev"), candidate_of("1f1b")],
+        [Setting(2, 8, Costs(stage_layers={0: slow}), {}, overlap)],
+    )
+    assert all(row.error is None for row in strays.rows)
+    with pytest.raises(CostError, match="the costs name stage 3, but the plain pipeline of 2 ranks has 2"):
+        compare([candidate_of("dualpipev")], [Setting(2, 8, Costs(stage_layers={3: slow}), {}, overlap)])

@@ -28,6 +28,16 @@ def test_gpu_check_on_the_cpu(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
     table = (tmp_path / "table.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([a-z0-9-]+) \| (sleep|transformer) \| bit-equal \|", table, re.MULTILINE)
-    assert {name for name, _ in rows} == {"zb-h1", "zbv", "dualpipev", "moe-1f1b", "gpipe"}
-    assert len(rows) == 10
+    pattern = (
+        r"^\| ([a-z0-9-]+)( aligned| dualpipe)? \| (sleep|transformer|moe) \| bit-equal \|.*\| (none|[\d.]+ [\d.]+) \|"
+    )
+    rows = re.findall(pattern, table, re.MULTILINE)
+    assert len(rows) == 19 == len(table.splitlines()) - 4
+    assert {name for name, order, _, _ in rows if not order} == {"zb-h1", "zbv", "dualpipev", "moe-1f1b", "gpipe"}
+    in_parts = {(name, order, workload) for name, order, workload, exposed in rows if exposed != "none"}
+    assert in_parts == {
+        (name, order, workload)
+        for name in ("dualpipev", "moe-1f1b")
+        for order in (" aligned", " dualpipe")
+        for workload in ("sleep", "moe")
+    }

@@ -49,6 +49,38 @@ def test_nothing_passes_a_fence() -> None:
     assert times.idle_since[4] == 40
 
 
+def test_a_receive_that_is_posted_where_it_is_used_comes_later() -> None:
+    schedule = listed(
+        f"{forward(0, 0)} {forward(0, 1)} {backward(0, 0)} {backward(0, 1)}",
+        f"{forward(1, 0)} {forward(1, 1)} {backward(1, 0)} {backward(1, 1)}",
+        microbatches=2,
+    ).validate()
+    first = int(schedule.first[1])
+    ahead, used = lane_times(schedule, UNIT), lane_times(schedule, UNIT, ahead=False)
+    # Rank 1 stood ready for the first; for the second its compute lane was busy until 73, when that had just come.
+    assert ahead.start[first : first + 5].tolist() == [43, 53, 63, 73, 73]
+    assert used.start[first : first + 5].tolist() == [43, 53, 63, 73, 76]
+    assert used.posted[first : first + 5].tolist() == [0, 0, 0, 0, 73]
+    assert not ahead.posted.any()
+
+
+def test_a_fenced_pair_posts_both_receives_at_the_fence() -> None:
+    pair = "1B0@0.combine 1F1@0.attn 1F1@0.dispatch 1B0@0.mlp 1B0@0.dispatch 1F1@0.mlp 1F1@0.combine 1B0@0.attn"
+    schedule = listed(
+        f"{forward(0, 0)} {forward(0, 1)} {backward(0, 0)} {backward(0, 1)}",
+        f"{forward(1, 0)} | {pair} | {backward(1, 1)}",
+        f"{forward(2, 0)} {backward(2, 0)} {forward(2, 1)} {backward(2, 1)}",
+        microbatches=2,
+    ).validate()
+    at = int(schedule.first[1]) + 4
+    used = lane_times(schedule, UNIT, ahead=False)
+    # Both at 83, when stage 1 has done its first forward; the gradient is there last, 3 after 186, when
+    # stage 2 had made it: 86 to 126 forward, then a combine of 10, an mlp of 20, a dispatch of 10 and attention of 20.
+    assert used.posted[at : at + 2].tolist() == [83, 83]
+    assert used.start[at : at + 2].tolist() == [189, 189]
+    assert used.there[at : at + 2].tolist() == [189, 86]
+
+
 def test_a_fenced_pair_waits_for_both_inputs() -> None:
     pair = "0B0@0.combine 0F1@0.attn 0F1@0.dispatch 0B0@0.mlp 0B0@0.dispatch 0F1@0.mlp 0F1@0.combine 0B0@0.attn"
     schedule = listed(

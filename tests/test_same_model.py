@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipetrace.costs import Costs, Network, PairCost, StageCosts
+from pipetrace.errors import CostError
+from pipetrace.part_costs import LayerCosts, PartCosts
 from pipetrace.same_model import cut
 from tests.strategies import costs
 
@@ -42,3 +44,13 @@ def test_the_model_costs_the_same_however_it_is_cut(plain: Costs, ranks: int, st
         # Each stage is rounded to the ns; I and W of a full backward both are.
         assert sum(getattr(of.of(stage), name) for stage in range(stages)) == pytest.approx(whole, abs=stages + 1)
     assert (of.p2p, of.network) == (plain.p2p, plain.network)
+
+
+def test_layers_of_a_stage_stay_its_own() -> None:
+    own = LayerCosts(mlp=PartCosts(5, 6, 7))
+    costs = Costs(stage_layers={1: own})
+    of = cut(costs, 2, 6)
+    assert [of.layer_of(stage) for stage in range(6)] == [LayerCosts()] * 3 + [own] * 3
+    assert cut(costs, 2, 2) == costs
+    with pytest.raises(CostError, match="3 stages are no whole number for each of 2 ranks"):
+        cut(costs, 2, 3)

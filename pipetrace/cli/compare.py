@@ -12,7 +12,10 @@ import typer
 
 from pipetrace.cli import options
 from pipetrace.cli.console import print_json, say
+from pipetrace.cli.cost_options import AllCosts
 from pipetrace.cli.moe_options import Grain, MoeOptions
+from pipetrace.cli.schedule_options import Sizes, own_candidate
+from pipetrace.cli.wait_options import WaitOptions
 
 if TYPE_CHECKING:
     from pipetrace.compare import Candidate, Setting
@@ -29,9 +32,9 @@ class Per(StrEnum):
 
 
 def command(
-    sizes: options.Sizes,
-    costs: options.AllCosts,
-    wait: options.WaitOptions,
+    sizes: Sizes,
+    costs: AllCosts,
+    wait: WaitOptions,
     moe: MoeOptions,
     names: Annotated[
         list[str] | None,
@@ -78,10 +81,7 @@ def command(
         suffix_of(file, (".html",))
     swept_option = (sweep or "").partition("=")[0].strip()
     _refuse_what_is_swept(swept_option, typed)
-    of = moe.costs(costs.all(swept_option), costs.unit)
-    overlap = moe.overlap(of)
-    if overlap is not None and costs.costs is not None:
-        raise typer.BadParameter("--costs is for whole stages, whose costs come out of their parts: give --parts")
+    of, overlap = moe.costs_and_overlap(costs, swept_option)
     in_stages = moe.grain is Grain.STAGE
     settings = [Setting(*sizes.size, of, sizes.options, overlap, in_stages, wait.waiting(costs.unit))]
     variable = ""
@@ -94,7 +94,7 @@ def command(
     if limit is not None and bytes_of is None:
         raise typer.BadParameter("--memory needs the model's sizes: [memory] in a --costs-file")
     files = list(dict.fromkeys(sources or []))
-    own = told_apart([options.own_candidate(file) for file in files], files)
+    own = told_apart([own_candidate(file) for file in files], files)
     comparison = compare(
         [*candidates_of(names or [], everything=not files), *own],
         settings,

@@ -9,8 +9,10 @@ import typer
 
 from pipetrace.cli import options
 from pipetrace.cli.console import print_json, say
+from pipetrace.cli.cost_options import AllCosts
 from pipetrace.cli.progress import reading_progress
 from pipetrace.cli.reading_options import Reading
+from pipetrace.cli.schedule_options import Sizes
 from pipetrace.trace.formats import Colour
 
 HELP = "Compare a run with its ideal, action by action: a run folder, or traces with the schedule they ran."
@@ -19,8 +21,8 @@ EXAMPLE = "pipetrace diff RUN/"
 
 
 def command(
-    sizes: options.Sizes,
-    costs: options.AllCosts,
+    sizes: Sizes,
+    costs: AllCosts,
     reading: Reading,
     traces: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run folder, or trace files or folders.")],
     out: Annotated[

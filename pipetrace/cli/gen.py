@@ -8,8 +8,12 @@ from typing import Annotated
 import typer
 
 from pipetrace.cli import options
-from pipetrace.cli.console import print_json, say
+from pipetrace.cli.console import say
+from pipetrace.cli.cost_options import AllCosts
+from pipetrace.cli.ideal import ideal_of, print_summary
 from pipetrace.cli.moe_options import MoeOptions
+from pipetrace.cli.schedule_options import Sizes
+from pipetrace.cli.wait_options import WaitOptions
 from pipetrace.trace.formats import Colour
 
 HELP = "Build a schedule, simulate it, and write its ideal as a trace, a page, a picture or a CSV."
@@ -17,9 +21,9 @@ EXAMPLE = "pipetrace gen zb-h1 -p 4 -m 8 -o zb-h1.pftrace"
 
 
 def command(
-    sizes: options.Sizes,
-    costs: options.AllCosts,
-    wait: options.WaitOptions,
+    sizes: Sizes,
+    costs: AllCosts,
+    wait: WaitOptions,
     moe: MoeOptions,
     name: options.Name = None,
     source: options.From = None,
@@ -42,23 +46,19 @@ def command(
     files = out or []
     for file in files:
         suffix_of(file, SCHEDULE_SUFFIXES)
-    planned = moe.plan(lambda of: options.listed(sizes.schedule(name, source, of), comms), costs)
-    schedule, of, waiting, parts = planned.schedule, planned.costs, wait.waiting(costs.unit), planned.parts
-    timeline, sizes_of = options.timeline_of(schedule, of, waiting), costs.memory_sizes()
-    if sizes_of is not None:
-        sizes_of.check_stages(schedule.stages, schedule.name)
+    of = ideal_of(sizes, costs, wait, moe, name, source, comms)
+    planned, schedule = of.planned, of.planned.schedule
     for file in files:
-        write_schedule(file, schedule, timeline, of, colour=colour)
+        write_schedule(file, schedule, of.timeline, planned.costs, colour=colour, parts=planned.parts)
         say(f"wrote {file}")
         if file.suffix.lower() == ".csv" and (why := not_for_torch(schedule)):
             say(f"note: {file} is for pipetrace only: {why}")
     if as_json:
-        from pipetrace.report.summary import schedule_summary, schedules_json
-
-        summary = schedule_summary(schedule, timeline, of, sizes=sizes_of, waiting=waiting, parts=parts)
-        print_json(schedules_json([summary]))
+        print_summary(of)
     elif not files:
         from pipetrace.report.terminal import print_schedule_tables
 
-        print_schedule_tables(schedule, timeline, costs=of, sizes=sizes_of, waiting=waiting, parts=parts)
+        print_schedule_tables(
+            schedule, of.timeline, costs=planned.costs, sizes=of.sizes, waiting=of.waiting, parts=planned.parts
+        )
         say("nothing was written; give -o FILE, e.g. -o schedule.pftrace for Perfetto or -o schedule.html")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pipetrace.cli.options import ActionCosts
+from pipetrace.cli.cost_options import ActionCosts
 from pipetrace.costs import Costs
 from pipetrace.errors import ScheduleError
 from pipetrace.parts_io import parse_parts
@@ -55,7 +55,10 @@ class MoeOptions:
     moe_order: Annotated[
         MoeOrder | None,
         typer.Option(
-            help="In which order the parts of a pair run.", show_default=str(_DEFAULT_ORDER), rich_help_panel=MOE
+            metavar="ORDER",
+            help="In which order the parts of a pair run: serial, aligned, megatron or dualpipe.",
+            show_default=str(_DEFAULT_ORDER),
+            rich_help_panel=MOE,
         ),
     ] = None
     no_split: Annotated[
@@ -74,7 +77,7 @@ class MoeOptions:
         str | None,
         typer.Option(
             metavar="attn=1,…",
-            help="Times of a layer's parts, as attn=1,attn.W=0.5,mlp=2,a2a=1.5; 1 where not named.",
+            help="Times of a layer's parts, as attn=1,mlp=2,a2a=1.5, of one kind as attn.W=0.5; 1 where not named.",
             rich_help_panel=MOE,
         ),
     ] = None
@@ -87,31 +90,29 @@ class MoeOptions:
         ),
     ] = None
 
-    def costs(self, costs: Costs, unit: str) -> Costs:
-        """The costs with those of parts.
-
-        Raises:
-            CostError: They cannot be read.
-        """
-        if self.parts is None:
-            return costs
-        return replace(costs, layer=parse_parts(self.parts, unit=unit, base=costs.layer))
-
-    def overlap(self, costs: Costs, *, order: MoeOrder | None = None) -> Overlap | None:
-        """How parts run; None where nothing was said of MoE layers, here or in the costs.
+    def costs_and_overlap(self, given: ActionCosts, swept: str = "") -> tuple[Costs, Overlap | None]:
+        """All costs, and how parts run: None where nothing was said of MoE layers, here or in the costs.
 
         Args:
-            costs: As `costs` gives them.
-            order: Asked for elsewhere.
+            given: What else was said of costs.
+            swept: Name of the option whose value is still to come.
 
         Raises:
-            typer.BadParameter: --weights cannot be read.
-            ScheduleError: The options do not go together.
+            typer.BadParameter, CostError, ScheduleError: The options cannot be read or do not go together.
         """
-        given = (self.layers, self.moe_order, self.weights, self.grain, order, costs.layer, *costs.stage_layers)
+        costs = given.all(swept)
+        if self.parts is not None:
+            costs = replace(costs, layer=parse_parts(self.parts, unit=given.unit, base=costs.layer))
+        overlap = self._overlap(costs)
+        if overlap is not None and given.costs is not None:
+            raise typer.BadParameter("--costs is for whole stages, whose costs come out of their parts: give --parts")
+        return costs, overlap
+
+    def _overlap(self, costs: Costs) -> Overlap | None:
+        given = (self.layers, self.moe_order, self.weights, self.grain, costs.layer, *costs.stage_layers)
         if all(value is None for value in given) and not self.no_split:
             return None
-        of = self.moe_order or order or _DEFAULT_ORDER
+        of = self.moe_order or _DEFAULT_ORDER
         if self.no_split and not Overlap(of).splits:
             raise ScheduleError(f"{of} does not split the backward of a pair anyway", "leave --no-split out")
         return Overlap(of, 1 if self.layers is None else self.layers, not self.no_split, **self._weights())
@@ -142,12 +143,9 @@ class MoeOptions:
         Raises:
             typer.BadParameter, CostError, ScheduleError: The options cannot be read or do not go together.
         """
-        costs = self.costs(given.all(), given.unit)
-        overlap = self.overlap(costs)
+        costs, overlap = self.costs_and_overlap(given)
         if overlap is None:
             return Planned(build(costs), costs)
-        if given.costs is not None:
-            raise typer.BadParameter("--costs is for whole stages, whose costs come out of their parts: give --parts")
         whole = build(stage_costs(costs, overlap))
         if whole.has_parts:
             if any((self.layers, self.moe_order, self.weights, self.no_split, self.grain)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from pipetrace.cli import options
 from pipetrace.cli.console import print_json
 from pipetrace.cli.progress import reading_progress
 from pipetrace.cli.reading_options import Reading
+from pipetrace.cli.schedule_options import Sizes
 from pipetrace.costs import Costs
 from pipetrace.errors import OutputError
 from pipetrace.schedule import Schedule
@@ -20,7 +22,7 @@ EXAMPLE = "pipetrace read RUN/"
 
 
 def command(
-    sizes: options.Sizes,
+    sizes: Sizes,
     reading: Reading,
     traces: Annotated[list[Path], typer.Argument(metavar="TRACES", help="Trace files, or folders of them.")],
     source: options.From = None,
@@ -36,6 +38,7 @@ def command(
     typed: options.Typed = frozenset(),
 ) -> None:
     from pipetrace.report.recording import print_recording, recording_summary
+    from pipetrace.run_record import contradictions
     from pipetrace.trace.torch_profiler import read_recording
 
     schedule = reading.what_was_run(sizes, source, Costs(), typed)
@@ -44,6 +47,8 @@ def command(
         return
     with reading_progress(traces) as progress:
         recording = read_recording(traces, schedule, progress=progress, **reading.options())
+    if schedule is not None:
+        recording = replace(recording, notes=(*contradictions(schedule, recording), *recording.notes))
     if as_json:
         print_json(recording_summary(recording))
     else:
@@ -53,6 +58,8 @@ def command(
 def _reduce(traces: list[Path], folder: Path, reading: Reading, schedule: Schedule | None) -> None:
     from pipetrace.cli.console import say
     from pipetrace.trace.reduced import write_reading
+    from pipetrace.trace.run_folder import RUN_FILE, SCHEDULE_FILE, schedule_file
+    from pipetrace.trace.torch_csv import read_csv, write_csv
     from pipetrace.trace.torch_profiler import read_ranks
 
     taken = reading.options()
@@ -66,3 +73,9 @@ def _reduce(traces: list[Path], folder: Path, reading: Reading, schedule: Schedu
         raise OutputError(f"{folder} cannot be made: {error.strerror or error}") from None
     for of in readings:
         say(f"wrote {write_reading(folder, of)}")
+    beside, order = schedule_file(traces), folder / SCHEDULE_FILE
+    if schedule is None and beside is not None:
+        schedule = read_csv(beside).schedule
+    if schedule is not None and not (folder / RUN_FILE).is_file():  # so that `diff` needs nothing else
+        write_csv(schedule, order)
+        say(f"wrote {order}")

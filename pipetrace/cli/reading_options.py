@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from pipetrace.cli.options import SCHEDULE, Sizes, Typed
+from pipetrace.cli.options import SCHEDULE, Typed
+from pipetrace.cli.schedule_options import Sizes
 from pipetrace.costs import Costs
 from pipetrace.schedule import Schedule
 
@@ -46,7 +47,7 @@ class Reading:
     ] = None
     replica: Annotated[
         str | None,
-        typer.Option(metavar="N|slowest", help="Only this copy of the pipeline.", show_default="all"),
+        typer.Option(metavar="N|slowest", help="Only this copy of the pipeline.", show_default="all; diff: 0"),
     ] = None
     jobs: Annotated[
         int | None,

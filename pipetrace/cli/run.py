@@ -12,8 +12,11 @@ import typer
 
 from pipetrace.cli import options
 from pipetrace.cli.console import say, tell
+from pipetrace.cli.cost_options import ActionCosts
 from pipetrace.cli.ending import Interrupted
 from pipetrace.cli.moe_options import Grain, MoeOptions
+from pipetrace.cli.schedule_options import Sizes
+from pipetrace.cli.wait_options import Channel
 from pipetrace.costs import Costs
 from pipetrace.errors import RunError
 from pipetrace.schedule import Schedule
@@ -33,8 +36,8 @@ _NAMED = {"own": "--stages"}
 
 
 def command(
-    sizes: options.Sizes,
-    costs: options.ActionCosts,
+    sizes: Sizes,
+    costs: ActionCosts,
     moe: MoeOptions,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="RUN/", help="Folder for what the run leaves.")],
     name: options.Name = None,
@@ -87,12 +90,12 @@ def command(
     ] = "cpu",
     one_process: Annotated[
         bool,
-        typer.Option("--one-process", help="All ranks in one process on one device: two streams, or threads, a rank."),
+        typer.Option("--one-process", help="All ranks in one process on one device, a stream (or thread) a lane."),
     ] = False,
     channel: Annotated[
-        options.Channel,
+        Channel,
         typer.Option(help="ordered: send without tags, through a process group a direction, as NCCL needs it."),
-    ] = options.Channel.TAGGED,
+    ] = Channel.TAGGED,
     repeat: Annotated[
         int, typer.Option(metavar="N", help="N runs, each in new processes, into RUN/1 to RUN/N; torch loads once.")
     ] = 1,
@@ -140,7 +143,7 @@ def command(
         preflight=not no_preflight,
         device=device,
         one_process=one_process,
-        ordered=channel is options.Channel.ORDERED,
+        ordered=channel is Channel.ORDERED,
         wait=wait,
         reorder=not no_reorder,
     )
@@ -180,9 +183,7 @@ def _tell_what_is_replaced(folder: Path) -> None:
             say(f"this run replaces that of {at:%Y-%m-%d %H:%M:%S} in {folder}")
 
 
-def _scheduled(
-    moe: MoeOptions, costs: options.ActionCosts, build: Callable[[Costs], Schedule]
-) -> tuple[Schedule, Costs]:
+def _scheduled(moe: MoeOptions, costs: ActionCosts, build: Callable[[Costs], Schedule]) -> tuple[Schedule, Costs]:
     """What is run, in parts where something is said of them, and its costs."""
     if moe.grain is Grain.STAGE:
         raise typer.BadParameter("--grain stage: a run of whole stages is one without options for parts")

@@ -7,17 +7,20 @@ from typing import Annotated
 import typer
 
 from pipetrace.cli import options
-from pipetrace.cli.console import print_json
+from pipetrace.cli.cost_options import AllCosts
+from pipetrace.cli.ideal import ideal_of, print_summary
 from pipetrace.cli.moe_options import MoeOptions
+from pipetrace.cli.schedule_options import Sizes
+from pipetrace.cli.wait_options import WaitOptions
 
 HELP = "Draw a schedule's tile chart in the terminal, with its figures."
 EXAMPLE = "pipetrace show interleaved -p 4 -m 8 -v 2 --width 120"
 
 
 def command(
-    sizes: options.Sizes,
-    costs: options.AllCosts,
-    wait: options.WaitOptions,
+    sizes: Sizes,
+    costs: AllCosts,
+    wait: WaitOptions,
     moe: MoeOptions,
     name: options.Name = None,
     source: options.From = None,
@@ -30,27 +33,20 @@ def command(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    planned = moe.plan(lambda of: options.listed(sizes.schedule(name, source, of), comms), costs)
-    schedule, of, waiting, parts = planned.schedule, planned.costs, wait.waiting(costs.unit), planned.parts
-    timeline, sizes_of = options.timeline_of(schedule, of, waiting), costs.memory_sizes()
-    if sizes_of is not None:
-        sizes_of.check_stages(schedule.stages, schedule.name)
+    of = ideal_of(sizes, costs, wait, moe, name, source, comms)
     if as_json:
-        from pipetrace.report.summary import schedule_summary, schedules_json
-
-        summary = schedule_summary(schedule, timeline, of, sizes=sizes_of, waiting=waiting, parts=parts)
-        print_json(schedules_json([summary]))
+        print_summary(of)
         return
     from pipetrace.report.console import stdout_console
     from pipetrace.report.terminal import print_schedule
 
     print_schedule(
-        schedule,
-        timeline,
-        costs=of,
-        sizes=sizes_of,
-        waiting=waiting,
-        parts=parts,
+        of.planned.schedule,
+        of.timeline,
+        costs=of.planned.costs,
+        sizes=of.sizes,
+        waiting=of.waiting,
+        parts=of.planned.parts,
         verbose=verbose,
         console=stdout_console(width),
     )

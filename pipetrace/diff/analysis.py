@@ -18,7 +18,7 @@ from pipetrace.diff.match import Diff, diff
 from pipetrace.diff.noise import Noise, noise_of
 from pipetrace.diff.observe import NOBODY, Observed, observe
 from pipetrace.diff.paths import Paths, compare_paths
-from pipetrace.diff.reference import References, references, typical_costs
+from pipetrace.diff.reference import References, references
 from pipetrace.diff.replay import Graph, Inputs
 from pipetrace.diff.slip import Slips, slips
 from pipetrace.diff.waits import Awaits, Waits, waits
@@ -31,7 +31,7 @@ from pipetrace.metrics.tiles import Lookup
 from pipetrace.schedule import Schedule
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
-from pipetrace.waiting import Waiting
+from pipetrace.waiting import Wait, Waiting
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +41,8 @@ class Analysis:
     Args:
         of: The two, matched.
         schedule: What was run.
-        costs: Of the ideal; fitted to the run where `fitted`.
-        fitted: Whether no costs were given: then slow ranks and stages are told by the typical one.
+        costs: Of the ideal; where `fitted` those of `pipetrace.diff.reference.typical_costs`.
+        fitted: Whether no costs were given, so that slow ranks and stages are told by the typical one.
         steps: All measured steps, the chosen one among them; at least that.
         before: Whether `of.ideal` was measured too, before a change.
         one_clock: Whether times of different ranks can be compared at all.
@@ -73,20 +73,15 @@ class Analysis:
         return Work.of(self.schedule, [self.of.ideal, self.of.measured])
 
     @cached_property
-    def reference_costs(self) -> Costs:
-        """What the waterfall starts from: the given costs, or the typical stage's."""
-        return typical_costs(self.costs) if self.fitted else self.costs
-
-    @cached_property
     def _reference(self) -> tuple[Inputs, Graph]:
-        ideal = self.work.at(self.reference_costs)
+        ideal = self.work.at(self.costs)
         if self.before:
             timeline = self.of.ideal
         elif self.waiting == Waiting():
             return ideal, self.work.graph
         else:
             # Where receives are posted late, or actions leave the list order, that is part of the ideal.
-            timeline = simulate(self.schedule, self.reference_costs, self.waiting).from_first_action()
+            timeline = simulate(self.schedule, self.costs, self.waiting).from_first_action()
         seen = observe(self.work, timeline, ideal)
         return seen.inputs, seen.graph
 
@@ -136,7 +131,15 @@ class Analysis:
     def case(self) -> Case:
         """What faults are looked for in."""
         of = self.of if self.clocks is None else diff(self.of.ideal, self.measured)
-        return Case(of, self.work, self.reference_costs, self.reference, self.reference_graph, self.seen)
+        return Case(
+            of,
+            self.work,
+            self.costs,
+            self.reference,
+            self.reference_graph,
+            self.seen,
+            posts_ahead=self.waiting.policy is not Wait.INLINE,
+        )
 
     @cached_property
     def waterfall(self) -> Waterfall:

@@ -83,6 +83,7 @@ class Case:
         reference: What would be measured without a fault.
         graph: In which order.
         seen: What was measured.
+        posts_ahead: Whether ranks are meant to post receives before what comes before their use has run.
     """
 
     of: Diff
@@ -91,6 +92,7 @@ class Case:
     reference: Inputs
     graph: Graph
     seen: Observed
+    posts_ahead: bool = True
 
     @cached_property
     def floor(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pipetrace.action import NO_ACTION, BoolArray, IntArray, Kind, code_kind, code_stage, code_text, is_all_to_all
 from pipetrace.diff.fault import Case, Fault, FaultKind
-from pipetrace.diff.patterns import Cells, CellSet, FloatArray, Pattern, cells_of, explain, robust_deviation
+from pipetrace.diff.patterns import Cells, CellSet, FloatArray, Pattern, amounts_of, cells_of, explain, robust_deviation
 from pipetrace.diff.replay import Inputs
 
 LEAST_FACTOR = 0.01
@@ -35,7 +35,7 @@ def compute_faults(case: Case) -> list[Fault]:
     if alone.size:
         cells, keys, weight = _cells(case, alone, ratio[alone])
         spread = cells.spread
-        for pattern in explain(cells, weight, _sets(keys), LEAST_FACTOR):
+        for pattern in amounts_of(cells, weight, explain(cells, weight, _sets(keys), LEAST_FACTOR)):
             share = _share(case, pattern, keys)
             if pattern.amount > 0 or pattern.amount < -LEAST_GAIN:
                 faults.append(_fault(case, pattern.names, pattern.amount, share))

@@ -11,7 +11,7 @@ from pipetrace.action import BoolArray, IntArray, code_text
 from pipetrace.diff.fault import Case, Fault, FaultKind
 from pipetrace.diff.find_compute import OUTLIER, singles
 from pipetrace.diff.observe import NOBODY
-from pipetrace.diff.patterns import CellSet, FloatArray, cells_of, explain, robust_deviation
+from pipetrace.diff.patterns import CellSet, FloatArray, amounts_of, cells_of, explain, robust_deviation
 from pipetrace.diff.replay import NEVER, Inputs
 
 
@@ -30,8 +30,8 @@ def link_faults(case: Case) -> list[Fault]:
         time = seen.inputs.time
         return seen.inputs.but(time=np.where(mine & seen.moved, np.maximum(time - by, 0), time))
 
-    found = _by_link(case, told, over, FaultKind.LINK, healed)
-    return found + _single_transfers(case, told, over, found, healed)
+    found, explained = _by_link(case, told, over, healed)
+    return found + _single_transfers(case, told, over - explained, healed)
 
 
 def post_faults(case: Case) -> list[Fault]:
@@ -45,13 +45,15 @@ def post_faults(case: Case) -> list[Fault]:
     def posted_ahead(mine: BoolArray, by: int) -> Inputs:  # noqa: ARG001 - called as the others are
         return inputs.but(after=np.where(mine & seen.moved, NEVER, inputs.after))
 
-    found = _by_rank(case, work.sender, seen.moved, over, FaultKind.SEND, posted_at_once)
+    found, _ = _by_rank(case, work.sender, seen.moved, over, FaultKind.SEND, posted_at_once)
+    if not case.posts_ahead:
+        return found
     anchor = np.where(inputs.anchor >= 0, inputs.anchor, len(work))
     posted = np.append(seen.end, 0)[anchor] + inputs.after
     late = (posted - seen.start[work.producer] - inputs.ready - inputs.delay).astype(np.float64)
-    # Where the ideal posts at the use too, that is how the ranks wait.
+    # Where the step before posted late as well, that is how its ranks wait.
     told = seen.moved & (inputs.after > NEVER) & (case.reference.after == NEVER) & (late > case.floor)
-    return found + _by_rank(case, work.receiver, told, late, FaultKind.RECEIVE, posted_ahead)
+    return found + _by_rank(case, work.receiver, told, late, FaultKind.RECEIVE, posted_ahead)[0]
 
 
 def gap_faults(case: Case) -> list[Fault]:
@@ -67,32 +69,40 @@ def gap_faults(case: Case) -> list[Fault]:
     for rank in np.unique(work.rank[told]).tolist():
         mine = told & (work.rank == rank)
         whole = mine & bound
-        if 4 * whole.sum() >= mine.sum():
+        if whole.sum() > max(1, mine.sum() // 4):
             told &= ~mine | whole
 
     def healed(mine: BoolArray, by: int) -> Inputs:
         return inputs.but(gap=np.where(mine, np.maximum(inputs.gap - by, 0), inputs.gap))
 
-    found = _by_rank(case, work.rank, told, over, FaultKind.GAP, healed)
+    found, explained = _by_rank(case, work.rank, told, over, FaultKind.GAP, healed)
     # What was waited for and what was not have gaps of their own.
-    group = work.rank[every] * 2 + bound[every]
-    usual = np.full(every.size, np.median(over[every]) if every.size else 0.0)
-    for one in np.unique(group).tolist():
-        if (group == one).sum() >= _FEW:
-            usual[group == one] = np.median(over[every][group == one])
-    return found + singles(case, every, over[every] - usual, np.ones(every.size), FaultKind.DELAYED)
+    left = (over - explained)[every]
+    left -= _usual(work.rank[every] * 2 + bound[every], left)
+    return found + singles(case, every, left, np.ones(every.size), FaultKind.DELAYED)
 
 
-_FEWEST = 2  # of one alone nothing is told of its rank
+_FEWEST = 3  # values, of which one can be told from the others
 _FEW = 5  # values, of which one could be the fault itself
 Heal = Callable[[BoolArray, int], Inputs]
 
 
+def _usual(groups: IntArray, values: FloatArray) -> FloatArray:
+    """The median of each value's group, or of all where that has few; shape of `values`."""
+    usual = np.full(values.size, np.median(values) if values.size else 0.0)
+    for one in np.unique(groups).tolist():
+        if (groups == one).sum() >= _FEW:
+            usual[groups == one] = np.median(values[groups == one])
+    return usual
+
+
 def _by_rank(
     case: Case, rank: IntArray, told: BoolArray, over: FloatArray, kind: FaultKind, healed: Heal
-) -> list[Fault]:
+) -> tuple[list[Fault], FloatArray]:
+    """Ranks at fault, and ns of each value that this explains."""
+    explained = np.zeros(over.size)
     if not told.any():
-        return []
+        return [], explained
     ranks, of = np.unique(rank[told], return_inverse=True)
     cells = cells_of(of, over[told], ranks.size)
     if kind is FaultKind.RECEIVE:
@@ -101,34 +111,41 @@ def _by_rank(
     sets = [CellSet(f"rank {r}", ranks == r) for r in ranks.tolist()]
     sets.append(CellSet("all ranks", np.ones(ranks.size, dtype=np.bool_)))
     found = []
-    for pattern in explain(cells, cells.count.astype(np.float64), sets, case.floor):
+    weight = cells.count.astype(np.float64)
+    patterns = explain(cells, weight, sets, case.floor)
+    # How late receives are posted is told by the middle one.
+    for pattern in patterns if kind is FaultKind.RECEIVE else amounts_of(cells, weight, patterns):
         if pattern.amount < 0:
             continue
         mine = np.isin(rank, ranks[pattern.cells])
-        by, size = round(pattern.amount), int(over[told & mine].sum())
-        if (told & mine).sum() < _FEWEST:
-            continue
+        by, size = round(pattern.amount), int((over - explained)[told & mine].sum())
+        explained[mine] += by
         found.append(Fault(kind, pattern.names, by, int((told & mine).sum()), size, healed(mine, by)))
-    return found
+    return found, explained
 
 
-def _by_link(case: Case, told: BoolArray, over: FloatArray, kind: FaultKind, healed: Heal) -> list[Fault]:
+def _by_link(case: Case, told: BoolArray, over: FloatArray, healed: Heal) -> tuple[list[Fault], FloatArray]:
+    """Links at fault, and ns of each transfer that this explains."""
     work = case.work
+    explained = np.zeros(over.size)
     if not told.any():
-        return []
+        return [], explained
     links, of = np.unique(work.link[told], return_inverse=True)
     sender, receiver = links // work.schedule.ranks, links % work.schedule.ranks
     cells = cells_of(of, over[told], links.size)
     found = []
-    for pattern in explain(cells, cells.count.astype(np.float64), _link_sets(sender, receiver), case.floor):
+    weight = cells.count.astype(np.float64)
+    patterns = explain(cells, weight, _link_sets(sender, receiver), case.floor)
+    for pattern in amounts_of(cells, weight, patterns):
         mine = np.isin(work.link, links[pattern.cells])
         by = round(pattern.amount)
         if by < 0:
             continue
         usual = round(float(np.median(case.reference.time[told & mine])))
-        size = int(over[told & mine].sum())
-        found.append(Fault(kind, pattern.names, by, int((told & mine).sum()), size, healed(mine, by), typical=usual))
-    return found
+        size, count = int((over - explained)[told & mine].sum()), int((told & mine).sum())
+        explained[mine] += by
+        found.append(Fault(FaultKind.LINK, pattern.names, by, count, size, healed(mine, by), typical=usual))
+    return found, explained
 
 
 def _link_sets(sender: IntArray, receiver: IntArray) -> list[CellSet]:
@@ -146,25 +163,32 @@ def _link_sets(sender: IntArray, receiver: IntArray) -> list[CellSet]:
     return [every, *sets] if sender.size <= 2 else [*sets, every]
 
 
-def _single_transfers(case: Case, told: BoolArray, over: FloatArray, groups: list[Fault], healed: Heal) -> list[Fault]:
-    """Single transfers that took far longer than the others of their link."""
+def _single_transfers(case: Case, told: BoolArray, over: FloatArray, healed: Heal) -> list[Fault]:
+    """Single transfers that took far longer than the others of their link, or than all others where it has few.
+
+    Args:
+        case: Where.
+        told: Transfers of which it is known how long they took; shape (k,).
+        over: ns over the ideal that nothing else explains; shape (k,).
+        healed: Makes single ones shorter.
+    """
     work = case.work
     which = np.flatnonzero(told)
-    if which.size < 8:
+    if which.size < _FEWEST:
         return []
     left = over.copy()
-    for link in np.unique(work.link[told]).tolist():
-        mine = told & (work.link == link)
-        left[mine] -= np.median(over[mine])
+    left[told] -= _usual(work.link[told], left[told])
     limit = max(OUTLIER * robust_deviation(left[which]), 5.0 * case.floor, 1.0)
     out = which[left[which] > limit]
-    if not out.size or out.size > max(3, which.size // 25) or (groups and not out.size):
+    if out.size > max(1 if which.size < 2 * _FEW else 3, which.size // 25):
         return []
     found = []
     for t in out[np.argsort(-left[out], kind="stable")][:2].tolist():
         mine = np.zeros(over.size, dtype=np.bool_)
         mine[t] = True
         by = round(float(left[t]))
-        name = f"transfer {code_text(int(work.receive[t]))}"
-        found.append(Fault(FaultKind.LINK, (name,), by, 1, by, healed(mine, by)))
+        names = [f"transfer {code_text(int(work.receive[t]))}"]
+        if (work.link[told] == work.link[t]).sum() == 1:
+            names.append(f"link {work.sender[t]}→{work.receiver[t]}")
+        found.append(Fault(FaultKind.LINK, tuple(names), by, 1, by, healed(mine, by)))
     return found

@@ -11,12 +11,13 @@ import numpy.typing as npt
 from pipetrace.action import IntArray
 from pipetrace.diff.fault import Case
 from pipetrace.diff.observe import NOBODY
-from pipetrace.diff.patterns import robust_deviation
+from pipetrace.diff.patterns import robust_deviation, spread_of
 from pipetrace.diff.replay import Inputs
 
 _REPLAYS = 16
 _CLIP = 4.0  # standard deviations: what sticks out further is a fault, not noise
 _LEAST_STEPS = 3
+_FEW_ALIKE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,19 @@ def _drawn(case: Case) -> list[Inputs]:
     rng = np.random.default_rng(0)
     tile = np.stack([work.rank, work.pipe, work.stage, work.kind, case.seen.known], axis=1)
     of_tile = np.unique(tile, axis=0, return_inverse=True)[1].ravel()
+    # Of like there may be one or two: then all vary by as much of their own as the others do.
+    usable = case.seen.known & (case.reference.duration > 0) & (inputs.duration > 0)
+    ratio = np.log(inputs.duration[usable] / case.reference.duration[usable])
+    varies = spread_of(of_tile[usable], ratio) if usable.any() else 0.0
+    few = (np.bincount(of_tile)[of_tile] < _FEW_ALIKE) & usable
     # How long one waits for a rank that was not recorded is nobody's noise.
     of_rank = np.where(case.seen.awaits == NOBODY, work.rank * 2 + case.seen.known, -1 - np.arange(len(work)))
     of_link = work.link * 2 + case.seen.moved
     replays = []
     for _ in range(_REPLAYS):
         duration = _redrawn(rng, inputs.duration, of_tile)
+        drawn = np.round(inputs.duration * np.exp(varies * rng.standard_normal(len(work)))).astype(np.int64)
+        duration = np.where(few, drawn, duration)
         change = (duration - inputs.duration)[work.producer]
         replays.append(
             inputs.but(

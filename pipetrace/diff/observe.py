@@ -230,13 +230,22 @@ def _times(
     for link in np.unique(work.link[tracked]).tolist():
         mine = tracked & (work.link == link)
         some = mine & whole
-        usual[mine] = int(np.median(lasted[some])) if some.any() else int(lasted[mine].min())
+        # What was not awaited from the start took that long at most; and a single one may be no usual one.
+        told = [some, mine, whole] if some.sum() == 1 else [some, mine]
+        if some.any():
+            usual[mine] = min(_middle(lasted[of]) for of in told)
+        else:
+            # Nobody waited for this link from the start: all that it shows are bounds.
+            least = int(lasted[mine].min())
+            usual[mine] = min(least, _middle(lasted[whole])) if whole.any() else least
     in_time = waits & (begun + 2 * usual <= waited)
-    trivial = _TRIVIAL * _median(arrived[in_time] - waited[in_time])
+    # Of one alone nobody knows whether it is such a wait.
+    trivial = _TRIVIAL * _middle(arrived[in_time] - waited[in_time]) if in_time.sum() > 1 else 0
     enough = np.maximum(trivial, _HARDLY * lasted)
-    seen = waits & ((waited < begun + usual) | (arrived - waited > enough))
+    seen = waits & ((whole.any() & (waited < begun + usual)) | (arrived - waited > enough))
     return np.where(seen, lasted, np.minimum(lasted, usual)), seen
 
 
-def _median(values: npt.NDArray[np.int64]) -> int:
-    return int(np.median(values)) if values.size else 0
+def _middle(values: npt.NDArray[np.int64]) -> int:
+    """The median, the lower of two middle ones: of two values the larger may be the fault itself."""
+    return int(np.sort(values)[(values.size - 1) // 2])

@@ -83,7 +83,7 @@ _FIGURES: Mapping[str, tuple[Callable[[Analysis], Figure], str]] = {
     "bubble": (_bubble, "the bubble fraction grows by"),
     "makespan": (_makespan, "the makespan grows by"),
     "slip": (_slip, "the largest slip is"),
-    "overhead": (_overhead, "the overhead over the ideal at fitted costs is"),
+    "overhead": (_overhead, "the overhead over the fitted ideal is"),
     "imbalance": (_imbalance, "unequal stages add"),
     "residual": (_residual, "the replay of what was measured is off by"),
     "missing": (_missing, "missing and extra actions:"),

@@ -7,6 +7,7 @@ run breaks, the board tells which action each rank was in or waiting for.
 from __future__ import annotations
 
 import mmap
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -64,6 +65,11 @@ _PHRASES = {
     Phase.DEVICE: "waited for its device to finish step {step}",
 }
 
+_OF_TRANSFERS = frozenset({Phase.POSTING, Phase.WAITING, Phase.FLUSHING})
+_OF_WORK = frozenset({Phase.COMPUTING, Phase.REDUCING, Phase.EXCHANGING})
+_TRANSFERS = frozenset({Kind.SEND_F, Kind.SEND_B, Kind.RECV_F, Kind.RECV_B})
+_BETWEEN = "was between two actions of step {step}"
+
 _PHASE, _CODE, _PARTNER, _STEP, _TICKS, _FIELDS = range(6)
 
 
@@ -99,13 +105,24 @@ class Board:
             rank: Global rank.
             schedule: Of every replica.
         """
-        phase, code, partner, step, _ = self.cells[rank].tolist()
-        phrase = _PHRASES[Phase(phase)]
-        if code == NO_ACTION:
-            return phrase.format(step=step)
+        number, code, partner, step, _ = self.cells[rank].tolist()
+        phase = Phase(number)
+        if phase not in _OF_TRANSFERS and phase not in _OF_WORK:
+            return _PHRASES[phase].format(step=step)
+        if _half_written(phase, code, partner):
+            return _BETWEEN.format(step=step)
         first = rank - rank % schedule.ranks
         peer = first + _peer(code, schedule) if phase in (Phase.WAITING, Phase.FLUSHING) else -1
-        return phrase.format(text=code_text(code, partner), peer=peer, step=step)
+        return _PHRASES[phase].format(text=code_text(code, partner), peer=peer, step=step)
+
+
+def _half_written(phase: Phase, code: int, partner: int) -> bool:
+    """Whether a rank was met while it wrote its line, of which this is half the old and half the new one."""
+    if code == NO_ACTION or (Action.from_code(code).kind in _TRANSFERS) != (phase in _OF_TRANSFERS):
+        return True
+    if partner == NO_ACTION:
+        return False
+    return Action.from_code(code).kind is not Kind.F or Action.from_code(partner).kind not in (Kind.B, Kind.I)
 
 
 def _peer(code: int, schedule: Schedule) -> int:
@@ -159,12 +176,15 @@ class Line:
 class LaneLine(Line):
     """What a rank's second lane does; to be written by that lane's thread, and shown or not by the first one's."""
 
-    __slots__ = ("_shows", "_whole")
+    __slots__ = ("_lock", "_shows", "_whole")
 
     def __init__(self, whole: IntArray) -> None:
         super().__init__(np.zeros(_FIELDS, dtype=np.int64))
         self._whole = whole
         self._shows = False
+        # Without it the second lane's thread, held up just before it writes, would write over what the first has said
+        # after `hide`.
+        self._lock = threading.Lock()
 
     def at(self, phase: Phase, code: int = NO_ACTION, partner: int = NO_ACTION) -> None:
         """See `Line`."""
@@ -181,15 +201,18 @@ class LaneLine(Line):
 
     def show(self) -> None:
         """The first lane stands idle, and waits for this one."""
-        self._shows = True
+        with self._lock:
+            self._shows = True
         self._copy()
 
     def hide(self) -> None:
         """It goes on."""
-        self._shows = False
+        with self._lock:
+            self._shows = False
 
     def _copy(self) -> None:
-        if self._shows:
-            self._whole[: _PARTNER + 1] = self._cells[: _PARTNER + 1]
+        with self._lock:
+            if self._shows:
+                self._whole[: _PARTNER + 1] = self._cells[: _PARTNER + 1]
         # Ticks of two threads may meet, and one get lost; that they grow is enough.
         self._whole[_TICKS] += 1

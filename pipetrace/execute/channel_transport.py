@@ -19,6 +19,7 @@ class ChannelTransport(GroupTransport):
         wanted: All channels of a replica, the same on every rank.
         rank, ranks, meeting, groups, first, backend: As in `GroupTransport`.
         per_replica: Ranks of a replica.
+        device: Where what travels lies.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class ChannelTransport(GroupTransport):
         first: int = 0,
         per_replica: int,
         backend: str,
+        device: torch.device,
     ) -> None:
         super().__init__(rank, ranks, meeting, groups, first=first, backend=backend)
         self._channels: dict[Channel, dist.ProcessGroup] = {}
@@ -41,6 +43,24 @@ class ChannelTransport(GroupTransport):
                 made = dist.new_group([start + channel.sender, start + channel.receiver], timeout=NEVER)
                 if start == first and isinstance(made, dist.ProcessGroup):
                     self._channels[channel] = made
+        self._connect(rank, device)
+
+    def _connect(self, rank: int, device: torch.device) -> None:
+        """Sends a number through every channel, in one order on all ranks.
+
+        Over NCCL two ranks connect at their first transfer, and each stands still until the other has come to it. Ranks
+        that post all their receives first would so wait for each other for ever.
+        """
+        for channel, group in self._channels.items():
+            number = torch.zeros(1, device=device)
+            sends = rank == self._first + channel.sender
+            work = (
+                dist.isend(number, self._first + channel.receiver, group=group)
+                if sends
+                else dist.irecv(number, self._first + channel.sender, group=group)
+            )
+            if work is not None:
+                work.wait()
 
     def post_send(self, value: torch.Tensor, transfer: Transfer) -> Pending:
         """See `Transport`."""

@@ -13,13 +13,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
 from pipetrace.action import Kind
-from pipetrace.execute.program import Program
+from pipetrace.execute.program import Program, compile_rank
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.stages.autograd_stage import AutogradStage
+from pipetrace.execute.stages.base import Stage
+from pipetrace.schedule import Schedule
+
+Made = TypeVar("Made", bound=Stage)
 
 
 def compare(
@@ -48,6 +53,45 @@ def compare(
             tally.gradient(f"{name} of stage {number}", weight.grad, other)
         tally.losses(stage.losses, references[pipe, number].losses)
     return tally.result(rank)
+
+
+def compare_stages(
+    schedule: Schedule,
+    program: Program,
+    stages: Mapping[tuple[int, int], Stage],
+    make: Callable[[int], AutogradStage],
+    tick: Callable[[], None],
+) -> RankCheck:
+    """As `compare`, for a workload whose stages are autograd's.
+
+    Args:
+        schedule: What all ranks run.
+        program: What the rank ran, in the order in which it did.
+        stages: What it ran it with.
+        make: Makes a stage afresh, by its number.
+        tick: See `compare`.
+    """
+    mine, orders = stages_of(AutogradStage, stages), weight_orders(programs_with(schedule, program))
+    return compare(program.rank, mine, orders, lambda: [make(stage) for stage in range(schedule.stages)], tick)
+
+
+def stages_of(kind: type[Made], stages: Mapping[tuple[int, int], Stage]) -> dict[tuple[int, int], Made]:
+    """A rank's stages, all of one kind.
+
+    Raises:
+        TypeError: One is of another: it was made by another workload.
+    """
+    found: dict[tuple[int, int], Made] = {}
+    for held, stage in stages.items():
+        if not isinstance(stage, kind):
+            raise TypeError(f"{type(stage).__name__} is no stage of this workload")
+        found[held] = stage
+    return found
+
+
+def programs_with(schedule: Schedule, program: Program) -> list[Program]:
+    """The programs of all ranks, one of them as it ran."""
+    return [program if rank == program.rank else compile_rank(schedule, rank) for rank in range(schedule.ranks)]
 
 
 @dataclass(slots=True)

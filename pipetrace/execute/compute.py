@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import torch
 
-from pipetrace.action import NO_ACTION, Kind
+from pipetrace.action import NO_ACTION, Action, Kind, Part
+from pipetrace.execute.expert_parallel import Offering
 from pipetrace.execute.program import Half
-from pipetrace.execute.stages.base import PartStage, Stage
+from pipetrace.execute.stages.base import OfferingStage, PartStage, Stage
 
 
 def run_half(stages: Mapping[tuple[int, int], Stage], half: Half, value: torch.Tensor | None) -> torch.Tensor | None:
@@ -25,13 +26,7 @@ def run_half(stages: Mapping[tuple[int, int], Stage], half: Half, value: torch.T
     Raises:
         RuntimeError: The value that it takes is not there, or the one that it gives.
     """
-    action = half.action
-    stage = stages[action.pipe, action.stage]
-    microbatch = action.microbatch
-    if microbatch is None:
-        raise RuntimeError(f"{action} concerns no microbatch")
-    if value is None and half.takes != NO_ACTION:
-        raise RuntimeError(f"{action} stands before what it takes")
+    action, stage, microbatch = half.action, *_prepared(stages, half, value)
     output = None
     if action.part is not None and action.layer is not None:
         if not isinstance(stage, PartStage):
@@ -50,6 +45,44 @@ def run_half(stages: Mapping[tuple[int, int], Stage], half: Half, value: torch.T
         case _:
             raise RuntimeError(f"{action} is no compute")
     return _given(half, output)
+
+
+def offered(stages: Mapping[tuple[int, int], Stage], half: Half, value: torch.Tensor | None) -> Offering:
+    """As `run_half`, for an all-to-all that is taken apart into what its replica offers and what it makes of the rest.
+
+    Raises:
+        RuntimeError: As there, or the stage cannot do that.
+    """
+    _, microbatch = _prepared(stages, half, value)
+    stage, layer, part = _apart(stages, half.action)
+    output = yield from stage.part(half.action.kind, layer, part, microbatch, value)
+    return _given(half, output)
+
+
+def all_to_alls(stages: Mapping[tuple[int, int], Stage], half: Half) -> int:
+    """How many all-to-alls an action makes.
+
+    Raises:
+        RuntimeError: The stage cannot take them apart.
+    """
+    stage, _, part = _apart(stages, half.action)
+    return stage.all_to_alls(half.action.kind, part)
+
+
+def _apart(stages: Mapping[tuple[int, int], Stage], action: Action) -> tuple[OfferingStage, int, Part]:
+    stage = stages[action.pipe, action.stage]
+    if action.part is None or action.layer is None or not isinstance(stage, OfferingStage):
+        raise RuntimeError(f"{type(stage).__name__} cannot take the all-to-alls of {action} apart")
+    return stage, action.layer, action.part
+
+
+def _prepared(stages: Mapping[tuple[int, int], Stage], half: Half, value: torch.Tensor | None) -> tuple[Stage, int]:
+    action = half.action
+    if action.microbatch is None:
+        raise RuntimeError(f"{action} concerns no microbatch")
+    if value is None and half.takes != NO_ACTION:
+        raise RuntimeError(f"{action} stands before what it takes")
+    return stages[action.pipe, action.stage], action.microbatch
 
 
 def _given(half: Half, output: torch.Tensor | None) -> torch.Tensor | None:

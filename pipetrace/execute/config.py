@@ -150,12 +150,8 @@ class RunConfig:
             raise RunError(f"the timeout is {self.timeout} s", "give seconds, above 0")
 
     def _check_device(self) -> None:
-        if self.device == "cuda" and self.workload == "moe":
-            raise RunError("the workload moe runs on CPUs", "run sleep or transformer on GPUs")
         if not self.one_process:
             return
-        if self.ep > 1:
-            raise RunError(f"{self.ep} replicas in one process", "replicas are processes: leave one of the two out")
         if self.inject.texts:
             raise RunError("faults are given to processes", "leave out the faults, or let each rank be a process")
         if self.wait is Wait.INLINE:

@@ -12,18 +12,12 @@ import heapq
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 
-import torch
-
-from pipetrace.action import Action
 from pipetrace.execute.arrivals import Arrival, WatchedTransport
-from pipetrace.execute.board import Line, Phase
-from pipetrace.execute.inject import NO_FAULTS, RankFaults
-from pipetrace.execute.p2p import Transport
-from pipetrace.execute.program import Program
-from pipetrace.execute.stages.base import Stage
-from pipetrace.execute.step import Label, Step
+from pipetrace.execute.board import Phase
+from pipetrace.execute.step import Seat, Step
 from pipetrace.ready import NOTHING, ReadyList
 
 
@@ -35,23 +29,10 @@ class DataflowStep(Step):
         delays: ns by which what comes from a rank is late, by sender.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        stages: Mapping[tuple[int, int], Stage],
-        transport: Transport,
-        buffer: Callable[[Action], torch.Tensor],
-        line: Line,
-        label: Label,
-        finish: Callable[[], None] = lambda: None,
-        faults: RankFaults = NO_FAULTS,
-        *,
-        actions: Callable[[], ReadyList],
-        delays: Mapping[int, int],
-    ) -> None:
+    def __init__(self, of: Seat, *, actions: Callable[[], ReadyList], delays: Mapping[int, int]) -> None:
         self._arrivals: SimpleQueue[Arrival] = SimpleQueue()
-        watched = WatchedTransport(transport, delays, only_delayed=False, tell=self._arrivals.put)
-        super().__init__(program, stages, watched, buffer, line, label, finish, faults)
+        watched = WatchedTransport(of.transport, delays, only_delayed=False, tell=self._arrivals.put)
+        super().__init__(replace(of, transport=watched))
         self._begin_list = actions
         self._by_row = {work.op.row: work for work in self._works}
         self._consumer = {receive.code: work.op.row for work in self._works for receive in work.receives}

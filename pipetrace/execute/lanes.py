@@ -1,8 +1,8 @@
 """A step in parts of MoE layers: a compute lane and an all-to-all lane, each a thread that runs its rows in list order.
 
-All receives are posted ahead. A row starts when its lane is free and what it takes is there: what its own rank makes on
-the other lane, and what comes from other ranks, for which the lane that runs the row waits. Behind a fence neither lane
-goes on before both have come to it. That is what `pipetrace.lanes` simulates.
+A row starts when its lane is free and what it takes is there: what its own rank makes on the other lane, and what comes
+from other ranks, for which the lane that runs the row waits. Behind a fence neither lane goes on before both have come
+to it. That is what `pipetrace.lanes` simulates.
 
 All-to-alls are real and block their thread alone, so that compute goes on beside them; that they follow each other in
 list order is what makes them meet those of the other replicas. In the trace both lanes have `PP:` labels, each in its
@@ -11,29 +11,19 @@ own thread; where compute stands idle for an all-to-all it says so, `WAIT:4F0@2.
 
 from __future__ import annotations
 
-import sys
 import threading
-from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-import torch
-
-from pipetrace.action import ALL_TO_ALL_PARTS, Action
-from pipetrace.execute.board import LaneLine, Line, Phase
-from pipetrace.execute.inject import NO_FAULTS, RankFaults
-from pipetrace.execute.p2p import Transport
-from pipetrace.execute.program import Program
-from pipetrace.execute.stages.base import Stage
-from pipetrace.execute.step import Label, Receive, Step, Work
-from pipetrace.lanes import fenced_pairs
+from pipetrace.execute.board import LaneLine, Line
+from pipetrace.execute.lane_rows import NO_FENCE, NO_OTHER, LaneRow, lane_rows
+from pipetrace.execute.sleeping import take_turns
+from pipetrace.execute.step import Receive, Seat, Step, Work
 from pipetrace.schedule import Schedule
 
-_NONE = -1
-_SWITCH_S = 1e-4
-"""How long a thread that spins or computes in Python may keep the other from going on."""
+_NONE = NO_FENCE  # no row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,27 +72,16 @@ class LanesStep(Step):
     Args:
         schedule: In parts, what all ranks run.
         beside: The line of the all-to-all lane.
+        ahead: Whether receives are posted at the step's beginning; otherwise the lane that waits posts them.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        stages: Mapping[tuple[int, int], Stage],
-        transport: Transport,
-        buffer: Callable[[Action], torch.Tensor],
-        line: Line,
-        label: Label,
-        finish: Callable[[], None] = lambda: None,
-        faults: RankFaults = NO_FAULTS,
-        *,
-        schedule: Schedule,
-        beside: LaneLine,
-    ) -> None:
-        super().__init__(program, stages, transport, buffer, line, label, finish, faults)
-        sys.setswitchinterval(_SWITCH_S)
+    def __init__(self, of: Seat, *, schedule: Schedule, beside: LaneLine, ahead: bool = True) -> None:
+        super().__init__(of)
+        self._ahead = ahead
+        take_turns()
         self._beside = beside
-        compute, all_to_all = _split(self._works, schedule)
-        self._compute, self._all_to_all = _Lane(compute, line), _Lane(all_to_all, beside)
+        compute, all_to_all = _split(self._works, lane_rows(schedule, of.program))
+        self._compute, self._all_to_all = _Lane(compute, of.line), _Lane(all_to_all, beside)
         self._changed = threading.Condition()
         self._fence = _NONE
         self._arrived: set[int] = set()
@@ -116,7 +95,7 @@ class LanesStep(Step):
             lane.ended = _NONE
         self._arrived.clear()
         self._fence, self._over = _NONE, False
-        for work in self._works:
+        for work in self._works if self._ahead else ():
             for receive in work.receives:
                 self._post(receive)
         self._orders.put(None)
@@ -155,10 +134,12 @@ class LanesStep(Step):
             self._await(lane, other, row, opened=not opens)
             if opens and not row.gathers:
                 self._open(number)
-            for receive in row.receives:
-                if receive.code not in self._arrived:
-                    self._wait_on(lane.line, receive)
-                    self._arrived.add(receive.code)
+            missing = [receive for receive in row.receives if receive.code not in self._arrived]
+            for receive in missing if not self._ahead else ():
+                self._post(receive, lane.line)
+            for receive in missing:
+                self._wait(receive, lane.line)
+                self._arrived.add(receive.code)
             if opens and row.gathers:
                 self._open(number)
             self._perform(row.work, lane.line)
@@ -199,39 +180,14 @@ class LanesStep(Step):
             raise _StoppedError
         self._beside.hide()
 
-    def _wait_on(self, line: Line, receive: Receive) -> None:
-        line.at(Phase.WAITING, receive.code)
-        with self._label(receive.wait):
-            self._arriving[receive.code].wait()
-        self._values[receive.code] = receive.buffer
 
-
-def _split(works: list[Work], schedule: Schedule) -> tuple[list[_Row], list[_Row]]:
-    """The rows of the compute and of the all-to-all lane, with what each waits for."""
-    of_lane: tuple[list[int], list[int]] = ([], [])  # row numbers
-    gathers, fences = set(fenced_pairs(schedule).tolist()), schedule.fences.tolist()
-    by_row = {work.op.row: work for work in works}
+def _split(works: list[Work], plan: list[LaneRow]) -> tuple[list[_Row], list[_Row]]:
+    """The rows of the compute and of the all-to-all lane."""
+    receives = {receive.code: receive for work in works for receive in work.receives}
+    texts = {work.op.row: work.op.text for work in works}
     lanes: tuple[list[_Row], list[_Row]] = ([], [])
-    fence = _NONE
-    for work in works:
-        row = work.op.row
-        travels = _is_all_to_all(work)
-        needs, receives = set(work.op.after), list(work.receives)
-        if row in gathers:
-            beside = by_row[row + 1]
-            needs |= set(beside.op.after)
-            receives += beside.receives
-        theirs = of_lane[not travels]
-        if fences[row]:
-            fence = row
-            needs |= set(theirs[-1:])
-        others = [theirs[at] for n in needs if (at := bisect_left(theirs, n)) < len(theirs) and theirs[at] == n]
-        other = max(others, default=_NONE)
-        awaited = f"WAIT:{by_row[other].op.text}" if other != _NONE else ""
-        lanes[travels].append(_Row(work, tuple(receives), other, awaited, fence, row in gathers))
-        of_lane[travels].append(row)
+    for work, row in zip(works, plan, strict=True):
+        awaited = f"WAIT:{texts[row.other]}" if row.other != NO_OTHER else ""
+        taken = tuple(receives[transfer.receive.code] for transfer in row.receives)
+        lanes[row.travels].append(_Row(work, taken, row.other, awaited, row.fence, row.gathers))
     return lanes
-
-
-def _is_all_to_all(work: Work) -> bool:
-    return work.op.halves[0].action.part in ALL_TO_ALL_PARTS

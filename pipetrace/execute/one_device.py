@@ -5,6 +5,11 @@ gives each action to its rank's compute stream. What travels is copied by the se
 receiver's buffer, between two events: the copy waits for the output, the consumer for the copy. So the streams keep
 the list order and the events the hand-overs, and the process itself waits for nothing before the step's end.
 
+In parts of MoE layers every rank has a third stream, for all-to-alls. Where several replicas share the process each of
+their ranks has streams of its own, and an all-to-all is copies too: when all members have come to it, each takes what
+the others offer. A member that waited for one that comes later in the same process would wait for ever; that is why
+such a part is taken apart (`Offering`).
+
 Where ranks may leave their lists (*dataflow*) the process looks on: it gives a rank its next action, by the rule of
 `ready`, when the one before has ended, so that what was ready first runs first.
 
@@ -15,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -23,12 +28,16 @@ import torch
 
 from pipetrace.action import Action
 from pipetrace.execute.board import Line, Phase
-from pipetrace.execute.compute import run_half
+from pipetrace.execute.compute import all_to_alls, offered, run_half
 from pipetrace.execute.devices.base import Device, Event, Stream
-from pipetrace.execute.program import Op, Program, Transfer
+from pipetrace.execute.devices.lanes import LaneStreams
+from pipetrace.execute.expert_parallel import Offer, Offering, taken
+from pipetrace.execute.lane_rows import LaneRow, lane_rows
+from pipetrace.execute.program import Half, Op, Program, Transfer, compile_rank
 from pipetrace.execute.stages.base import Stage
-from pipetrace.links import Links
+from pipetrace.lanes import issue_order
 from pipetrace.ready import NOTHING, ReadyList
+from pipetrace.schedule import Schedule
 
 _LOOK_S = 20e-6  # between two looks at what has ended
 
@@ -36,27 +45,76 @@ Label: TypeAlias = Callable[[str], AbstractContextManager[object]]
 """Marks what is called inside it in the trace."""
 
 
+class _Replica:
+    """One replica's stages, and what it hands over in a step. Places in lists are pipeline ranks.
+
+    Args:
+        stages: By (pipe, stage).
+        lanes: Streams of each rank.
+        communication: Likewise.
+        buffers: Room for what travels, by the receive's code.
+    """
+
+    def __init__(
+        self,
+        stages: Mapping[tuple[int, int], Stage],
+        lanes: list[LaneStreams],
+        communication: list[Stream],
+        buffers: dict[int, torch.Tensor],
+    ) -> None:
+        self.stages, self.lanes, self.communication, self.buffers = stages, lanes, communication, buffers
+        # A value lives to the end of the step: a stream may still read what another has long let go.
+        self.values: dict[int, torch.Tensor] = {}
+        self.kept: list[torch.Tensor] = []
+        self.arrived: dict[int, Event] = {}
+
+    @property
+    def streams(self) -> list[tuple[int, str, Stream]]:
+        """Every stream with its rank and what it runs."""
+        found: list[tuple[int, str, Stream]] = [(rank, "compute", of.compute) for rank, of in enumerate(self.lanes)]
+        found += [
+            (rank, "all-to-all", of.all_to_all) for rank, of in enumerate(self.lanes) if of.all_to_all is not of.compute
+        ]
+        return found + [(rank, "communication", stream) for rank, stream in enumerate(self.communication)]
+
+    def take(self, half: Half) -> torch.Tensor | None:
+        """What an action takes, which others may still be reading."""
+        value = self.values.pop(half.takes, None)
+        if value is not None:
+            self.kept.append(value)
+        return value
+
+    def put(self, half: Half, output: torch.Tensor | None) -> None:
+        """What an action gives."""
+        if output is not None:
+            self.values[half.gives] = output
+
+    def clear(self) -> None:
+        """Lets go of a step that has ended."""
+        self.values.clear()
+        self.kept.clear()
+        self.arrived.clear()
+
+
 class OneDeviceStep:
     """Runs all ranks' programs, step after step.
 
     Args:
-        links: Of the schedule.
-        programs: Of all its ranks.
-        stages: Of all ranks, by (pipe, stage).
+        schedule: What all ranks of all replicas run.
+        stages: Of each replica, by (pipe, stage).
         device: Where everything lies and runs.
         buffer: Makes room on the device for the value that a receive brings.
         line: Where the process says what it does.
         label: Marks it in the trace.
         finish: What is left to do at a step's end, on rank 0's compute stream.
-        lists: For each rank, what makes that from which it chooses, at a step's beginning; None where all keep their
-            lists.
+        lists: For each rank of the one replica, what makes that from which it chooses, at a step's beginning; None
+            where all keep their lists.
     """
 
     def __init__(
         self,
-        links: Links,
-        programs: Sequence[Program],
-        stages: Mapping[tuple[int, int], Stage],
+        schedule: Schedule,
+        stages: Sequence[Mapping[tuple[int, int], Stage]],
         device: Device,
         buffer: Callable[[Action], torch.Tensor],
         line: Line,
@@ -65,36 +123,39 @@ class OneDeviceStep:
         lists: Sequence[Callable[[], ReadyList]] | None = None,
     ) -> None:
         self._lists = lists
-        self._programs = programs
-        self._stages, self._device, self._line, self._label, self._finish = stages, device, line, label, finish
-        self.compute = [device.stream() for _ in programs]
-        self.communication = [device.stream() for _ in programs]
-        self._buffers = {t.receive.code: buffer(t.receive) for program in programs for t in program.receives}
-        rows = {op.row: (program.rank, op) for program in programs for op in program.ops}
-        self._ops = [rows[row] for row in links.order.tolist()]
-        self._op_of = {row: op for row, (_, op) in rows.items()}
-        self._after: dict[int, list[int]] = {row: [] for row in rows}
+        self._device, self._line, self._label, self._finish = device, line, label, finish
+        self._programs = programs = [compile_rank(schedule, rank) for rank in range(schedule.ranks)]
+        self._replicas = [
+            _Replica(
+                of,
+                [LaneStreams(device, both=schedule.has_parts) for _ in programs],
+                [device.stream() for _ in programs],
+                {t.receive.code: buffer(t.receive) for program in programs for t in program.receives},
+            )
+            for of in stages
+        ]
+        self._rows = {row.op.row: (program.rank, row) for program in programs for row in lane_rows(schedule, program)}
+        self._order = issue_order(schedule).tolist()
+        self._after: dict[int, list[int]] = {row: [] for row in self._rows}
         self._consumer: dict[int, int] = {}
-        for row, op in self._op_of.items():
-            for producer in op.after:
-                self._after[producer].append(row)
-            for transfer in op.receives:
-                self._consumer[transfer.receive.code] = row
+        for number, (_, row) in self._rows.items():
+            for producer in row.op.after:
+                self._after[producer].append(number)
+            for transfer in row.op.receives:
+                self._consumer[transfer.receive.code] = number
         # Rows in the order in which each rank ran them in the last step.
         self._ran: list[list[int]] = [[op.row for op in program.ops] for program in programs]
-        # A value lives to the end of the step: a stream may still read what another has long let go.
-        self._values: dict[int, torch.Tensor] = {}
-        self._sent: list[torch.Tensor] = []
-        self._arrived: dict[int, Event] = {}
 
     def named_streams(self) -> list[dict[str, Any]]:
-        """Every stream as the profiler calls it, with the rank that it belongs to and what it runs; plain values."""
-        streams: list[Stream] = [*self.compute, *self.communication]
-        names = self._device.names(streams)
-        half = len(self.compute)
+        """Every stream as the profiler calls it, with its global rank and what it runs; plain values."""
+        streams = [
+            (number * len(self._programs) + rank, runs, stream)
+            for number, of in enumerate(self._replicas)
+            for rank, runs, stream in of.streams
+        ]
+        names = self._device.names([stream for _, _, stream in streams])
         return [
-            {"stream": name, "rank": number % half, "runs": "compute" if number < half else "communication"}
-            for number, name in enumerate(names)
+            {"stream": name, "rank": rank, "runs": runs} for name, (rank, runs, _) in zip(names, streams, strict=True)
         ]
 
     def run(self) -> None:
@@ -103,106 +164,180 @@ class OneDeviceStep:
         Raises:
             RuntimeError: Work on the device broke.
         """
-        for stage in self._stages.values():
-            stage.begin_step()
+        for of in self._replicas:
+            for stage in of.stages.values():
+                stage.begin_step()
         if self._lists is None:
-            for rank, op in self._ops:
-                self._give(rank, op)
+            for number in self._order:
+                self._give_all(*self._rows[number])
         else:
             self._look_on([begin() for begin in self._lists])
-        for stream in self.compute[1:]:
-            self.compute[0].wait(stream.record())
-        self.compute[0].run(self._finish)
+        last = self._replicas[0].lanes[0].compute
+        for of in self._replicas:
+            for _, _, stream in of.streams:
+                if stream is not last:
+                    last.wait(stream.record())
+        last.run(self._finish)
         self._line.at(Phase.DEVICE)
         self._device.synchronize()
-        self._values.clear()
-        self._sent.clear()
-        self._arrived.clear()
+        for of in self._replicas:
+            of.clear()
         self._line.step_done()
 
     @property
     def ran(self) -> list[Program]:
-        """The ranks' programs in the order in which the last step ran them."""
+        """The programs of a replica's ranks in the order in which the last step ran them."""
         return [
-            replace(program, ops=tuple(self._op_of[row] for row in rows))
+            replace(program, ops=tuple(self._rows[row][1].op for row in rows))
             for program, rows in zip(self._programs, self._ran, strict=True)
         ]
 
     def _look_on(self, lists: Sequence[ReadyList]) -> None:
         """Gives each rank what is ready, as it becomes free."""
-        lacks = {row: len(op.receives) + len(op.after) for row, op in self._op_of.items()}
-        rank_of = {row: rank for rank, of in enumerate(lists) for row in of.rows}
+        (of,) = self._replicas
+        lacks = {number: len(row.op.receives) + len(row.op.after) for number, (_, row) in self._rows.items()}
         running: dict[int, tuple[int, Event]] = {}
         self._ran = [[] for _ in lists]
 
-        def has(row: int) -> None:
-            lacks[row] -= 1
-            if lacks[row] <= 0:
-                lists[rank_of[row]].add(row)
+        def has(number: int) -> None:
+            lacks[number] -= 1
+            if lacks[number] <= 0:
+                lists[self._rows[number][0]].add(number)
 
-        for row in [row for row, count in lacks.items() if not count]:
-            has(row)
+        for number in [number for number, count in lacks.items() if not count]:
+            has(number)
         under_way: dict[int, Event] = {}
-        while any(of.rows for of in lists):
+        while any(left.rows for left in lists):
             moved = False
-            for rank, (row, ended) in list(running.items()):
+            for rank, (number, ended) in list(running.items()):
                 if ended.done():
                     moved = True
                     del running[rank]
-                    lists[rank].end(row)
-                    for consumer in self._after[row]:
+                    lists[rank].end(number)
+                    for consumer in self._after[number]:
                         has(consumer)
             for code, arrived in list(under_way.items()):
                 if arrived.done():
                     moved = True
                     del under_way[code]
                     has(self._consumer[code])
-            for rank, of in enumerate(lists):
-                row = of.choose() if rank not in running and of.rows else NOTHING
-                if row != NOTHING:
+            for rank, left in enumerate(lists):
+                number = left.choose() if rank not in running and left.rows else NOTHING
+                if number != NOTHING:
                     moved = True
-                    of.start(row)
-                    self._ran[rank].append(row)
-                    self._give(rank, self._op_of[row])
-                    running[rank] = row, self.compute[rank].record()
-                    sends = [half.sends.receive.code for half in self._op_of[row].halves if half.sends is not None]
-                    under_way |= {code: self._arrived[code] for code in sends}
+                    left.start(number)
+                    self._ran[rank].append(number)
+                    row = self._rows[number][1]
+                    running[rank] = number, self._give(of, rank, row)
+                    sends = [half.sends.receive.code for half in row.op.halves if half.sends is not None]
+                    under_way |= {code: of.arrived[code] for code in sends}
             if not moved:
                 # Also when work broke: events are reached all the same, and the step's end raises it.
                 time.sleep(_LOOK_S)
 
-    def _give(self, rank: int, op: Op) -> None:
-        """Gives an action to its rank's streams, and what it sends."""
-        stream = self.compute[rank]
-        self._line.at(Phase.COMPUTING, *(half.action.code for half in op.halves))
-        for transfer in op.receives:
-            stream.wait(self._arrived[transfer.receive.code])
-        stream.run(lambda: self._compute(op))
-        sends = [half.sends for half in op.halves if half.sends is not None]
-        if not sends:
-            return
-        done = stream.record()
-        out = self.communication[rank]
-        out.wait(done)
-        for transfer in sends:
-            out.run(lambda transfer=transfer: self._copy(transfer))  # type: ignore[misc]
-            self._arrived[transfer.receive.code] = out.record()
+    def _give_all(self, rank: int, row: LaneRow) -> None:
+        """Gives an action to the streams of its rank in every replica."""
+        if row.travels and len(self._replicas) > 1:
+            self._give_together(rank, row)
+        else:
+            for of in self._replicas:
+                self._give(of, rank, row)
 
-    def _compute(self, op: Op) -> None:
+    def _give(self, of: _Replica, rank: int, row: LaneRow) -> Event:
+        """Gives an action to its rank's streams, and what it sends; returns its end."""
+        stream = self._enter(of, rank, row)
+        stream.run(lambda: self._compute(of, row.op))
+        return self._leave(of, rank, row)
+
+    def _enter(self, of: _Replica, rank: int, row: LaneRow) -> Stream:
+        self._line.at(Phase.COMPUTING, *(half.action.code for half in row.op.halves))
+        return of.lanes[rank].enter(row, lambda stream, transfer: stream.wait(of.arrived[transfer.receive.code]))
+
+    def _leave(self, of: _Replica, rank: int, row: LaneRow) -> Event:
+        ended = of.lanes[rank].leave(row)
+        sends = [half.sends for half in row.op.halves if half.sends is not None]
+        if sends:
+            out = of.communication[rank]
+            out.wait(ended)
+            for transfer in sends:
+                out.run(lambda transfer=transfer: self._copy(of, transfer))  # type: ignore[misc]
+                of.arrived[transfer.receive.code] = out.record()
+        return ended
+
+    def _compute(self, of: _Replica, op: Op) -> None:
         with self._label(f"PP:{op.text}"):
             # Both halves of a pair start with what both take, as their ideal does.
-            taken = [self._values.pop(half.takes, None) for half in op.halves]
-            for half, value in zip(op.halves, taken, strict=True):
-                output = run_half(self._stages, half, value)
-                if value is not None:
-                    self._sent.append(value)
-                if output is not None:
-                    self._values[half.gives] = output
+            values = [of.take(half) for half in op.halves]
+            for half, value in zip(op.halves, values, strict=True):
+                of.put(half, run_half(of.stages, half, value))
 
-    def _copy(self, transfer: Transfer) -> None:
+    def _copy(self, of: _Replica, transfer: Transfer) -> None:
         code = transfer.receive.code
-        value, buffer = self._values[code], self._buffers[code]
+        value, buffer = of.values[code], of.buffers[code]
         with self._label(f"POST:{transfer.send}"):
             buffer.copy_(value, non_blocking=True)
-        self._sent.append(value)
-        self._values[code] = buffer
+        of.kept.append(value)
+        of.values[code] = buffer
+
+    def _give_together(self, rank: int, row: LaneRow) -> None:
+        """Gives an all-to-all to the streams of one rank of all replicas: each offers, then each takes.
+
+        In the trace a rank has come to it with its `POST:`, and from its `PP:` on all have.
+        """
+        half, text, members = row.op.halves[0], row.op.text, range(len(self._replicas))
+        streams = [self._enter(of, rank, row) for of in self._replicas]
+        meeting = _Meeting(self._replicas, half, self._device.use)
+        for member in members:
+            streams[member].run(lambda member=member: self._labelled(f"POST:{text}", meeting.begin, member))  # type: ignore[misc]
+        for number in range(meeting.count):
+            come = [stream.record() for stream in streams]
+            for member, stream in enumerate(streams):
+                for other in members:
+                    if other != member:
+                        stream.wait(come[other])
+            label = f"PP:{text}" if number == meeting.count - 1 else ""
+            for member, stream in enumerate(streams):
+                stream.run(
+                    lambda member=member, number=number, label=label: self._labelled(  # type: ignore[misc]
+                        label, meeting.go_on, member, number
+                    )
+                )
+        for of in self._replicas:
+            self._leave(of, rank, row)
+
+    def _labelled(self, text: str, work: Callable[..., None], *arguments: int) -> None:
+        with self._label(text) if text else nullcontext():
+            work(*arguments)
+
+
+class _Meeting:
+    """An all-to-all part of one rank of all replicas, taken apart.
+
+    Args:
+        replicas: Whose.
+        half: The action.
+        use: See `Device`.
+    """
+
+    def __init__(self, replicas: Sequence[_Replica], half: Half, use: Callable[[torch.Tensor], None]) -> None:
+        self._replicas, self._half, self._use = replicas, half, use
+        self.count = all_to_alls(replicas[0].stages, half)
+        self._works: dict[int, Offering] = {}
+        # Of each all-to-all that the part makes, what every member offers.
+        self._offers: list[dict[int, Offer]] = [{} for _ in range(self.count)]
+
+    def begin(self, member: int) -> None:
+        """A member comes to the first."""
+        of = self._replicas[member]
+        work = self._works[member] = offered(of.stages, self._half, of.take(self._half))
+        self._offers[0][member] = next(work)
+
+    def go_on(self, member: int, number: int) -> None:
+        """A member takes what all have offered, and goes on to its next offer or to the part's end."""
+        offers = [self._offers[number][other] for other in range(len(self._replicas))]
+        for offer in offers:
+            self._use(offer.rows)
+        try:
+            self._offers[number + 1][member] = self._works[member].send(taken(member, offers))
+        except StopIteration as ended:
+            self._replicas[member].put(self._half, ended.value)

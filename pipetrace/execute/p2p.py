@@ -93,6 +93,9 @@ class GroupTransport:
         self._first = first
         made = {members: dist.new_group(list(members), timeout=NEVER) for members in groups}
         self._groups = {members: group for members, group in made.items() if isinstance(group, dist.ProcessGroup)}
+        # NCCL connects a group at its first use, which is not to fall into a step.
+        for group in self._groups.values():
+            dist.barrier(group=group)
 
     def post_send(self, value: torch.Tensor, transfer: Transfer) -> Pending:
         """See `Transport`."""

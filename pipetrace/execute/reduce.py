@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 
 from pipetrace.action import Action, Kind
 from pipetrace.execute.board import Line, Phase
+from pipetrace.execute.p2p import Transport
 from pipetrace.execute.stages.base import Stage
 from pipetrace.placement import Placement
 
@@ -64,13 +64,6 @@ def _holders(placement: Placement, stage: int, replicas: Sequence[int]) -> tuple
     return tuple(sorted(replica * placement.ranks + rank for replica in replicas for rank in of_one))
 
 
-class Adder(Protocol):
-    """What of a `Transport` adding up needs."""
-
-    def add_up(self, value: torch.Tensor, ranks: tuple[int, ...]) -> None:
-        """See `Transport`."""
-
-
 class GradientReduction:
     """Runs a rank's reductions, step after step.
 
@@ -86,7 +79,7 @@ class GradientReduction:
         self,
         work: Sequence[Reduction],
         stages: Mapping[tuple[int, int], Stage],
-        transport: Adder,
+        transport: Transport,
         line: Line,
         label: Callable[[str], AbstractContextManager[object]],
     ) -> None:
@@ -117,18 +110,60 @@ class GradientReduction:
             self._line.at(Phase.REDUCING, code)
             with self._label(text):
                 for ranks, gradients in copies:
-                    self._add_up(gradients, ranks)
+                    _add_up(gradients, lambda total, ranks=ranks: self._transport.add_up(total, ranks))  # type: ignore[misc]
 
-    def _add_up(self, copies: Sequence[Sequence[torch.Tensor]], ranks: tuple[int, ...]) -> None:
-        total = _flat(copies[0])
-        for gradients in copies[1:]:
-            total += _flat(gradients)
-        self._transport.add_up(total, ranks)
-        for gradients in copies:
-            at = 0
-            for gradient in gradients:
-                gradient.copy_(total[at : at + gradient.numel()].view_as(gradient))
-                at += gradient.numel()
+
+class LocalReduction:
+    """The same in a process that holds all copies of all stages.
+
+    Args:
+        placement: Of every replica.
+        stages: Of each replica, by (pipe, stage).
+        line, label: See `GradientReduction`.
+    """
+
+    def __init__(
+        self,
+        placement: Placement,
+        stages: Sequence[Mapping[tuple[int, int], Stage]],
+        line: Line,
+        label: Callable[[str], AbstractContextManager[object]],
+    ) -> None:
+        self._stages, self._line, self._label = stages, line, label
+        self._pipes = range(placement.pipes)
+        # It is told as of the first rank that holds the stage.
+        self._work = [
+            Action(Kind.REDUCE_GRAD, stage, pipe=min(self._pipes, key=lambda pipe: placement.rank(stage, pipe)))
+            for stage in range(placement.stages if len(self._pipes) * len(stages) > 1 else 0)
+        ]
+
+    def run(self) -> None:
+        """See `GradientReduction`."""
+        for action in self._work:
+            copies = [[of[pipe, action.stage] for pipe in self._pipes] for of in self._stages]
+            alike = [stage.gradients() for of in copies for stage in of]
+            experts = [[stage.expert_gradients() for stage in of] for of in copies]
+            together = [gradients for gradients in (alike, *experts) if gradients[0] and len(gradients) > 1]
+            if together:
+                self._line.at(Phase.REDUCING, action.code)
+                with self._label(f"PP:{action}"):
+                    for gradients in together:
+                        _add_up(gradients)
+
+
+def _add_up(
+    copies: Sequence[Sequence[torch.Tensor]], with_others: Callable[[torch.Tensor], None] = lambda _total: None
+) -> None:
+    """Leaves the sum in all copies, to which `with_others` adds what other processes hold."""
+    total = _flat(copies[0])
+    for gradients in copies[1:]:
+        total += _flat(gradients)
+    with_others(total)
+    for gradients in copies:
+        at = 0
+        for gradient in gradients:
+            gradient.copy_(total[at : at + gradient.numel()].view_as(gradient))
+            at += gradient.numel()
 
 
 def _flat(gradients: Sequence[torch.Tensor]) -> torch.Tensor:

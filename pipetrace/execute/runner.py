@@ -26,7 +26,6 @@ from pipetrace.ready import ready_lists
 from pipetrace.schedule import Schedule
 from pipetrace.trace.run_folder import RunInfo
 from pipetrace.version import __version__
-from pipetrace.waiting import Wait
 
 _FACTORIES = {
     "sleep": "pipetrace.execute.workloads.sleep:build",
@@ -117,6 +116,12 @@ def check_workload(schedule: Schedule, config: RunConfig) -> None:
         )
     if schedule.has_parts:
         _check_parts(schedule, config)
+    elif config.one_process and config.ep > 1:
+        raise RunError(
+            f"{config.ep} replicas in one process come to an all-to-all together, but {schedule.name} is of whole "
+            "stages, whose all-to-alls lie inside them",
+            "run parts of layers (--moe-order), or let each rank be a process",
+        )
     elif config.workload == "sleep" and config.ep > 1:
         raise RunError(
             f"ep is {config.ep}, but whole stages of sleep have no all-to-alls", "run parts of layers, or take ep 1"
@@ -127,10 +132,11 @@ def _check_parts(schedule: Schedule, config: RunConfig) -> None:
     of = f"{schedule.name} is in parts of layers"
     if config.workload not in ("sleep", "moe"):
         raise RunError(f"{of}, which {config.workload} does not have", "take the workload sleep or moe")
-    if config.device != "cpu" or config.one_process:
-        raise RunError(f"{of}, which run on CPUs, a process a rank", "leave out the device and --one-process")
-    if config.wait is not Wait.PREFETCH or config.ordered:
-        raise RunError(f"{of}, whose receives are posted ahead and carry tags", "leave out --wait and --channel")
+    if config.waiting.reorders:
+        raise RunError(
+            f"{of}, whose order on two lanes is fixed when it is made, for all replicas alike; dataflow may leave it",
+            "keep it with --no-reorder, wait by prefetch or inline, or run whole stages",
+        )
     layers = set(schedule.chain.layers.tolist())
     if config.workload == "moe" and layers != {config.layers}:
         raise RunError(

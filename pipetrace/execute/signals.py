@@ -1,8 +1,11 @@
-"""Signals and stopped processes, in words."""
+"""Signals and stopped processes: in words, and kept waiting."""
 
 from __future__ import annotations
 
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -23,3 +26,22 @@ def is_stopped(pid: int) -> bool:
         return False
     # The name before it may hold anything, brackets and blanks too.
     return stat.rpartition(")")[2].split()[:1] in (["T"], ["t"])
+
+
+@contextmanager
+def held_back(number: int) -> Iterator[None]:
+    """Keeps a signal waiting until the block has ended; then it does what it would have done.
+
+    Beside the main thread, which alone may say what a signal does, nothing is held back.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(number, lambda one, _frame: came.append(one))
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+        if came:
+            signal.raise_signal(number)

@@ -67,11 +67,9 @@ class Work:
     posts: tuple[str, ...]
 
 
-class Step(ABC):
-    """Runs a rank's program, step after step.
-
-    Receive buffers are made once: a step ends when all its values were used and all its sends were taken, so the next
-    may receive into them again.
+@dataclass(frozen=True, slots=True, eq=False)
+class Seat:
+    """What a rank's steps are made of, however it waits.
 
     Args:
         program: What to run.
@@ -84,24 +82,32 @@ class Step(ABC):
         faults: What is done to compute on purpose.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        stages: Mapping[tuple[int, int], Stage],
-        transport: Transport,
-        buffer: Callable[[Action], torch.Tensor],
-        line: Line,
-        label: Label,
-        finish: Callable[[], None] = lambda: None,
-        faults: RankFaults = NO_FAULTS,
-    ) -> None:
-        self._program = program
-        self._stages = stages
-        self._transport = transport
-        self._line = line
-        self._label = label
-        self._finish = finish
-        self._faults = faults
+    program: Program
+    stages: Mapping[tuple[int, int], Stage]
+    transport: Transport
+    buffer: Callable[[Action], torch.Tensor]
+    line: Line
+    label: Label
+    finish: Callable[[], None] = lambda: None
+    faults: RankFaults = NO_FAULTS
+
+
+class Step(ABC):
+    """Runs a rank's program, step after step.
+
+    Receive buffers are made once: a step ends when all its values were used and all its sends were taken, so the next
+    may receive into them again.
+    """
+
+    def __init__(self, of: Seat) -> None:
+        self._program = program = of.program
+        self._stages = of.stages
+        self._transport = of.transport
+        self._line = of.line
+        self._label = of.label
+        self._finish = of.finish
+        self._faults = of.faults
+        buffer = of.buffer
 
         def receive(transfer: Transfer) -> Receive:
             of = transfer.receive
@@ -129,7 +135,7 @@ class Step(ABC):
 
         Raises:
             RuntimeError: A transfer broke, usually because the rank at its other end has ended.
-        RunError: A stage gave what its receiver has no room for.
+            RunError: A stage gave what its receiver has no room for.
         """
         for stage in self._stages.values():
             stage.begin_step()
@@ -159,15 +165,15 @@ class Step(ABC):
     def _play(self) -> None:
         """Runs all works, and what they wait for."""
 
-    def _post(self, receive: Receive) -> None:
+    def _post(self, receive: Receive, line: Line | None = None) -> None:
         """Posts a receive."""
-        self._line.at(Phase.POSTING, receive.code)
+        (line or self._line).at(Phase.POSTING, receive.code)
         with self._label(receive.post):
             self._arriving[receive.code] = self._transport.post_receive(receive.buffer, receive.transfer)
 
-    def _wait(self, receive: Receive) -> None:
+    def _wait(self, receive: Receive, line: Line | None = None) -> None:
         """Waits for a receive that was posted."""
-        self._line.at(Phase.WAITING, receive.code)
+        (line or self._line).at(Phase.WAITING, receive.code)
         with self._label(receive.wait):
             self._arriving[receive.code].wait()
         self._values[receive.code] = receive.buffer

@@ -35,7 +35,10 @@ _POLL_S = 0.1
 _BEAT_S = 1.0
 _GRACE_S = 0.5  # after the first failure, for the one that caused it to be heard of
 _PATIENCE_S = 3.0  # after the order to stop, for a rank to obey
+_AGAIN_S = 3.0  # after one was killed, for those that waited for it to speak
 _LIMIT_S = 12.0  # after the first failure, for everything to have ended
+_SLOW_S = 60.0  # at least, for what may take long however short the time-out for an action is
+_SLOW = frozenset({Phase.STARTING, Phase.CONNECTING, Phase.WRITING})
 _MAX_NAMED = 16
 _LOG_TAIL = 20_000
 
@@ -248,12 +251,14 @@ class Supervisor:
         code = os.waitstatus_to_exitcode(status)
         if code == 0 or rank.killed or rank.error is not None:
             return
+        if self._stop_sent and code == -signal.SIGTERM:
+            return  # it was told to before it had begun to listen
         if code < 0:
             name = signal_name(-code)
             hint = "the system kills with SIGKILL when memory runs out" if name == "SIGKILL" else ""
             self._fail(_Event(rank.rank, f"was killed by {name}", hint, certain=True))
         else:
-            self._fail(_Event(rank.rank, f"ended with status {code}", "", certain=True))
+            self._fail(_Event(rank.rank, f"ended with status {code}", "", certain=not self._stop_sent))
 
     def _fail(self, event: _Event) -> None:
         self._events.append(event)
@@ -268,27 +273,32 @@ class Supervisor:
         if self._told < 0:
             if any(self._board.phase(rank.rank) <= Phase.CONNECTING for rank in self._ranks):
                 return
-            done = 0
-        else:
-            done = self._board.steps_done
-        if done != self._told:
-            self._told = done
-            # The caller's absence shows on the next reading.
-            with contextlib.suppress(OSError):
-                self._control.send(Step(done))
+            self._tell(0)
+        if (done := self._board.steps_done) != self._told:
+            self._tell(done)
+
+    def _tell(self, done: int) -> None:
+        self._told = done
+        # The caller's absence shows on the next reading.
+        with contextlib.suppress(OSError):
+            self._control.send(Step(done))
 
     def _look_for_stall(self) -> None:
         ticks, now = self._board.ticks, time.monotonic()
         if ticks != self._ticks[0]:
             self._ticks = ticks, now
-        elif now - self._ticks[1] > self._job.stall_s:
-            phases = {rank.rank: self._board.phase(rank.rank) for rank in self._ranks if rank.alive}
+            return
+        phases = {rank.rank: self._board.phase(rank.rank) for rank in self._ranks if rank.alive}
+        patience = self._job.stall_s
+        if not _SLOW.isdisjoint(phases.values()):
+            patience = max(patience, _SLOW_S)
+        if now - self._ticks[1] > patience:
             stopped = [rank for rank in phases if is_stopped(self._ranks[rank].pid)]
             if stopped:
                 self._fail(
                     _Event(
                         stopped[0],
-                        f"is stopped, and nothing moved for {self._job.stall_s:g} s",
+                        f"is stopped, and nothing moved for {patience:g} s",
                         "SIGSTOP or a debugger stops a process; SIGCONT lets it go on",
                         certain=True,
                     )
@@ -299,7 +309,7 @@ class Supervisor:
             self._fail(
                 _Event(
                     busy[0] if busy else min(phases),
-                    f"nothing moved for {self._job.stall_s:g} s",
+                    f"nothing moved for {patience:g} s",
                     "give a longer timeout where an action may take that long",
                     certain=True,
                 )
@@ -317,12 +327,15 @@ class Supervisor:
                 # One that was stopped obeys too, once it goes on.
                 os.kill(rank.pid, signal.SIGCONT)
         elif since > max(_PATIENCE_S, self._next_kill):
-            # Ranks stuck in C code obey nobody, but they wake up when the rank they wait for is gone: end one at a
-            # time, first those that wait for nobody. Ranks that have spoken are writing their traces.
-            silent = [rank for rank in alive if rank.error is None and not rank.killed]
-            silent.sort(key=lambda rank: self._board.phase(rank.rank) in NEEDS_OTHERS)
-            self._kill(silent[:1])
-            self._next_kill = since + 1.0
+            # Ranks stuck in C code obey nobody, but they wake up when the rank they wait for is gone: end those that
+            # wait for nobody, then the others one at a time. Ranks that have spoken are writing their traces.
+            silent = [rank for rank in alive if rank.error is None and not rank.killed and not self._writes(rank)]
+            busy = [rank for rank in silent if self._board.phase(rank.rank) not in NEEDS_OTHERS]
+            self._kill(busy or silent[:1])
+            self._next_kill = since + _AGAIN_S
+
+    def _writes(self, rank: _Rank) -> bool:
+        return self._board.phase(rank.rank) is Phase.WRITING
 
     def _kill(self, ranks: Sequence[_Rank]) -> None:
         for rank in ranks:

@@ -23,6 +23,7 @@ from pipetrace.execute.lifeline import end_with_parent
 from pipetrace.execute.output import log_name
 from pipetrace.execute.prepared import Prepared, one_process, one_rank
 from pipetrace.execute.result import RankCheck
+from pipetrace.execute.signals import held_back
 
 
 class StopRankError(Exception):
@@ -30,7 +31,7 @@ class StopRankError(Exception):
 
 
 class _StopSignal:
-    """Turns SIGTERM into an exception, once, and only while armed: writing a trace is not to be cut short."""
+    """Turns SIGTERM into an exception, once, and only while armed."""
 
     def __init__(self) -> None:
         self.armed = True
@@ -43,7 +44,7 @@ class _StopSignal:
 
 
 def rank_main(rank: int, job: Job, line: Line, results: Connection, scratch: Path, parent: int) -> NoReturn:
-    """Runs in the forked process and ends it.
+    """Runs in the forked process and ends it, whatever happens.
 
     Sends a `RankCheck` or None when all went well, a `RankError` when not: before it writes what it has recorded, so
     that the supervisor learns at once.
@@ -58,8 +59,6 @@ def rank_main(rank: int, job: Job, line: Line, results: Connection, scratch: Pat
     """
     status = 1
     try:
-        end_with_parent(parent)
-        _redirect(scratch / log_name(rank))
         stop = _StopSignal()
 
         def report(error: BaseException) -> None:
@@ -76,25 +75,37 @@ def rank_main(rank: int, job: Job, line: Line, results: Connection, scratch: Pat
             )
 
         try:
+            end_with_parent(parent)
+            _redirect(scratch / log_name(rank))
             check = _run(rank, job, line, scratch, report)
-        except ReportedError:
-            pass
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the supervisor must hear of it
-            report(error)
-        else:
             stop.armed = False
             results.send(check)
             line.at(Phase.DONE)
             status = 0
+        except ReportedError:
+            pass
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the supervisor must hear of it
+            _surely(report, error)
     finally:
-        # Not sys.exit: tearing down torch and gloo takes time, and could raise after the rank's last word.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            # Not sys.exit: tearing down torch and gloo takes time, and could raise after the rank's last word. And not
+            # past here: above is the supervisor's own code.
+            os._exit(status)
 
 
 class ReportedError(Exception):
     """What a step raised, its cause, has been reported already."""
+
+
+def _surely(report: Callable[[BaseException], None], error: BaseException) -> None:
+    """Reports what was raised, also where the order to end, which comes once, comes just then."""
+    try:
+        report(error)
+    except (StopRankError, SystemExit):
+        report(error)
 
 
 def _run(rank: int, job: Job, line: Line, scratch: Path, report: Callable[[BaseException], None]) -> RankCheck | None:
@@ -123,6 +134,7 @@ def run_steps(
     for _ in range(config.warmup):
         prepared.meet()
         prepared.step()
+    line.at(Phase.STARTING)
     recorder.start()
     try:
         for number in range(config.steps):
@@ -132,11 +144,13 @@ def run_steps(
         # Nobody leaves, and so closes its connections, before all have what they need.
         prepared.meet()
     except BaseException as error:
-        report(error)
+        _surely(report, error)
         recorder.finish(job.claim.staging, scratch)
         raise ReportedError from error
     line.at(Phase.WRITING)
-    recorder.finish(job.claim.staging, scratch)
+    # A trace that is being written is not cut short because something broke on another rank.
+    with held_back(signal.SIGTERM):
+        recorder.finish(job.claim.staging, scratch)
     if not config.check:
         return None
     line.at(Phase.CHECKING)

@@ -6,7 +6,7 @@ idle. This is what timelines show, ideal or measured alike: nothing here knows c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -22,7 +22,9 @@ from pipetrace.action import (
     Pair,
     Part,
     code_kind,
+    code_layer,
     code_part,
+    code_stage,
     whole_stage,
     with_kind,
 )
@@ -183,12 +185,25 @@ class PairOverlap:
             return Limit.COMPUTE
         return Limit.COMMUNICATION if self.all_to_all > self.compute else Limit.ORDER
 
+    def to_dict(self) -> dict[str, str | int]:
+        """As plain values, times in ns."""
+        return {
+            "pair": str(self.pair),
+            "rank": self.rank,
+            "start_ns": self.start,
+            "end_ns": self.end,
+            "compute_ns": self.compute,
+            "all_to_all_ns": self.all_to_all,
+            "exposed_ns": self.exposed,
+            "limit": str(self.limit),
+        }
+
 
 def pair_overlaps(schedule: Schedule, of: AllToAlls) -> list[PairOverlap]:
     """What became of the all-to-alls of every pair, rank by rank in list order.
 
     Args:
-        schedule: Of whole stages: which pairs there are.
+        schedule: Which pairs there are; of whole stages, or in parts of layers.
         of: Of a timeline of its parts. Pairs of which it has nothing are left out.
     """
     code = np.concatenate([of.tiles.code, of.compute.code])
@@ -211,21 +226,57 @@ def pair_overlaps(schedule: Schedule, of: AllToAlls) -> list[PairOverlap]:
         sums.append(total.tolist())
     place = {name: at for at, name in enumerate(names.tolist())}
     out = []
-    for row in np.flatnonzero(schedule.partner != NO_ACTION).tolist():
-        forward, backward_code = int(schedule.code[row]), int(schedule.partner[row])
+    for on, forward, backward_code in _pairs(schedule):
         f, b = place.get(forward), place.get(int(with_kind(backward_code, Kind.B)))
         if f is None or b is None:
             continue
         out.append(
             PairOverlap(
                 Pair(Action.from_code(forward), Action.from_code(backward_code)),
-                int(schedule.rank[row]),
+                on,
                 int(min(first[f], first[b])),
                 int(max(last[f], last[b])),
                 *(total[f] + total[b] for total in sums),
             )
         )
     return out
+
+
+def _pairs(schedule: Schedule) -> Iterator[tuple[int, int, int]]:
+    """Rank, forward and backward of every pair, as codes of whole stages, rank by rank in list order."""
+    if not schedule.has_parts:
+        rows = np.flatnonzero(schedule.partner != NO_ACTION)
+        columns = (schedule.rank[rows], schedule.code[rows], schedule.partner[rows])
+        yield from zip(*(column.tolist() for column in columns), strict=True)
+        return
+    for rank in range(schedule.ranks):
+        rows = np.arange(schedule.first[rank], schedule.first[rank + 1])
+        for group in np.split(rows, np.flatnonzero(schedule.fences[rows])):
+            yield from ((rank, *pair) for pair in _pairs_between_fences(schedule, group))
+
+
+def _pairs_between_fences(schedule: Schedule, rows: IntArray) -> list[tuple[int, int]]:
+    """The pairs that some rows of a list in parts are, none where they are anything else.
+
+    The mlp of the first layer that each half comes to tells it: nothing ever moves that out of its pair.
+    """
+    code = schedule.code[rows]
+    kind, layer = code_kind(code), code_layer(code)
+    mlp, last = code_part(code) == Part.MLP, schedule.chain.layers[code_stage(code)] - 1
+    split = set(whole_stage(code[kind == Kind.W]).tolist())
+    forward = np.flatnonzero(mlp & (kind == Kind.F) & (layer == 0))
+    backward = np.flatnonzero(mlp & ((kind == Kind.B) | (kind == Kind.I)) & (layer == last))
+    # One pair after the other: both halves of each before either of the next.
+    ahead, behind = np.sort(np.array([forward, backward]), axis=0) if forward.size == backward.size else ([], [])
+    if not len(ahead) or (np.array(behind[:-1]) > np.array(ahead[1:])).any():
+        return []
+    pairs = []
+    for f, b in zip(whole_stage(code[forward]).tolist(), whole_stage(code[backward]).tolist(), strict=True):
+        # An I with its W among these rows is what a full backward was made into.
+        whole = int(with_kind(b, Kind.B)) if int(with_kind(b, Kind.W)) in split else b
+        if int(with_kind(f, Kind.B)) != int(with_kind(b, Kind.B)):
+            pairs.append((f, whole))
+    return pairs
 
 
 def limits(pairs: Sequence[PairOverlap]) -> Mapping[Limit, int]:

@@ -3,8 +3,8 @@
 The hues are Okabe and Ito's ("Color Universal Design", 2008), which stay apart for people with deuteranopia and
 protanopia. Where ranks hold several chunks the shade says which, dark the first and light the last. Every second
 microbatch takes another shade, beside chunks a little other, so that neighbours of one kind are told apart without a
-border. The tests hold every pair of hues to a least distance as a dichromat sees them, and every label to a contrast
-of 4.5:1.
+border; in parts of MoE layers it tells attention from mlp and dispatch from combine instead. The tests hold every pair
+of hues to a least distance as a dichromat sees them, and every label to a contrast of 4.5:1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cache
 
 import numpy as np
 
-from pipetrace.action import BoolArray, IntArray, Kind, code_kind, code_microbatch
+from pipetrace.action import BoolArray, IntArray, Kind, Part, code_kind, code_microbatch, code_part
 
 
 class Group(IntEnum):
@@ -74,6 +74,9 @@ HUES: Mapping[Group, Hue] = {
 
 MIXED = Hue("several kinds", "█", "#cc79a7", "#cc79a7", "#cc79a7", "#cc79a7", BLACK, "magenta")
 """What is too narrow to be told apart; the eighth of Okabe and Ito's hues, so that it looks like no kind."""
+
+RANK_HUES = ("#c12499", "#c46b21", "#508ceb", "#837449", "#5758ed", "#c66c8a")
+"""Of lines that stand for ranks: neither dark nor light, so that they are seen in light and in dark."""
 
 _GROUP_OF_KIND = np.full(32, Group.OTHER, dtype=np.int64)
 for _kind, _group in (
@@ -153,7 +156,19 @@ def groups_of(code: IntArray) -> IntArray:
 
 
 def takes_alternate(code: IntArray) -> BoolArray:
-    """Which codes take the alternate shade: those of odd microbatches; shape (n,)."""
+    """Which codes take the alternate shade: those of odd microbatches, of parts the first of a lane; shape (n,)."""
     microbatch = code_microbatch(code)
     odd: BoolArray = (microbatch >= 0) & (microbatch % 2 == 1)
-    return odd
+    return np.where(code_part(code) > 0, is_low(code), odd)
+
+
+PART_LETTERS = np.array(["", "a", "d", "m", "c"], dtype=object)
+"""What stands for a part of an MoE layer, by the value of `Part`; nothing for whole stages."""
+
+PARTS_LEGEND = "low: a attn, d dispatch; tall: m mlp, c combine"
+
+
+def is_low(code: IntArray) -> BoolArray:
+    """Which codes are drawn low in a lane: attention beside mlp, dispatch beside combine; shape (n,)."""
+    low: BoolArray = np.isin(code_part(code), (Part.ATTN, Part.DISPATCH))
+    return low

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pipetrace.compare import Comparison, Figures, Row
 from pipetrace.report.bars import MARGINS
 from pipetrace.report.colours import WHITE
-from pipetrace.report.compare_table import unit_of
+from pipetrace.report.compare_table import has_all_to_alls, unit_of
 from pipetrace.report.figure import FONT, GRID, INK, PLOT
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def trade_figure(rows: Sequence[Row], comparison: Comparison) -> Figure:
     unit = unit_of(comparison)
     figure = go.Figure()
     named = _unbeaten(rows)
+    most = max((row.figures.peak_freed_at_weight_grad for row in rows if row.figures), default=0.0)
     for index, row in enumerate(rows):
         if row.figures is None:
             continue
@@ -51,8 +52,9 @@ def trade_figure(rows: Sequence[Row], comparison: Comparison) -> Figure:
                 x=[of.peak_freed_at_weight_grad],
                 y=[of.makespan / unit.ns],
                 mode="markers+text",
-                text=[f"  {named[row]}" if row in named else ""],
-                textposition="middle right",
+                text=[f"  {named[row]}  " if row in named else ""],
+                # At the right edge there is no room beyond the point.
+                textposition="middle left" if of.peak_freed_at_weight_grad > 0.7 * most else "middle right",
                 name=row.candidate.label,
                 hovertemplate=_hover(row.candidate.label, of, unit.text(of.makespan)),
                 **look(index) | {"line": None},
@@ -72,12 +74,15 @@ def sweep_figure(comparison: Comparison) -> Figure:
     import plotly.graph_objects as go
 
     unit = unit_of(comparison)
-    panels: tuple[tuple[str, Callable[[Figures], float]], ...] = (
+    panels: list[tuple[str, Callable[[Figures], float]]] = [
         (f"makespan ({unit.name})", lambda of: of.makespan / unit.ns),
         ("global idle, % of p × makespan", lambda of: 100 * of.global_idle),
         ("peak activations, freed at W", lambda of: of.peak_freed_at_weight_grad),
         ("in-span idle, % of p × makespan", lambda of: 100 * of.in_span_idle),
-    )
+    ]
+    if has_all_to_alls(comparison):
+        # Of two kinds of idle one will do; what is exposed is what parts are compared for.
+        panels[3] = ("exposed, % of all-to-all time", lambda of: 100 * of.fraction_exposed)
     values = [setting.value or 0.0 for setting in comparison.settings]
     labels = [setting.label for setting in comparison.settings]
     figure = go.Figure()

@@ -10,11 +10,13 @@ from pipetrace.advice import and_more
 from pipetrace.compare import Comparison, Figures, Row
 from pipetrace.metrics import MemorySizes
 from pipetrace.report.compare_charts import sweep_figure, trade_figure
-from pipetrace.report.compare_table import Column, columns_of, heading, legend_of, unit_of
+from pipetrace.report.compare_table import Column, columns_of, has_all_to_alls, heading, legend_of, unit_of
 from pipetrace.report.figure import mode_for, tile_figures
 from pipetrace.report.html import Bar, chart, headline, section, table, write_page
+from pipetrace.report.overlap_page import HIDDEN_NOTE, bars_of_overlap
+from pipetrace.report.units import TimeUnit
 
-_HUE = {"makespan": "f", "peak": "w", "memory": "w"}
+_HUE = {"makespan": "f", "peak": "w", "memory": "w", "exposed": "exposed", "of all": "exposed"}
 
 
 def write_comparison_page(
@@ -58,12 +60,28 @@ def write_comparison_page(
                 '<p class="note">Left and low is better. Named are those that no other schedule beats in both.</p>',
             )
         )
+        body += _all_to_alls(rows, comparison)
     columns = columns_of(comparison, sizes)
     legend = f'<p class="note">{escape(legend_of(comparison))}</p>'
     body.append(section("figures", "Figures", _tables(comparison, columns), legend))
     if not comparison.variable:
         body.append(_tiles(comparison))
     write_page(path, title, heading(comparison, settings[0]), body)
+
+
+def _all_to_alls(rows: Sequence[Row], comparison: Comparison) -> list[str]:
+    """Hidden and exposed all-to-alls of each schedule; nothing where none is in parts."""
+    unit = unit_of(comparison)
+    bars = [
+        (row.candidate.label, int(of.hidden.sum()), int(of.exposed.sum()))
+        for row in rows
+        if row.figures is not None and (of := row.figures.all_to_alls) is not None
+    ]
+    if not bars:
+        return []
+    what = "Hidden and exposed all-to-all time of each schedule, all ranks together"
+    note = f"{what}. {HIDDEN_NOTE}."
+    return [section("all-to-alls", "All-to-alls", chart("overlap", bars_of_overlap(bars, unit), what, note=note))]
 
 
 def _headline(comparison: Comparison) -> list[tuple[str, str, str]]:
@@ -84,7 +102,16 @@ def _headline(comparison: Comparison) -> list[tuple[str, str, str]]:
             spare[0],
             f"{spare[1].peak_freed_at_weight_grad:g} microbatches of a full-size stage",
         ),
+        *([_least_exposed(comparison, unit)] if has_all_to_alls(comparison) else []),
     ]
+
+
+def _least_exposed(comparison: Comparison, unit: TimeUnit) -> tuple[str, str, str]:
+    figures = [(row.candidate.label, row.figures) for row in comparison.rows if row.figures]
+    built = [(label, of) for label, of in figures if of.all_to_alls is not None]
+    best = min(of.exposed for _, of in built)
+    names = [label for label, of in built if of.exposed == best]
+    return "Least exposed all-to-all", and_more(names), f"{unit.text(best)}, Σ over ranks"
 
 
 def _tables(comparison: Comparison, columns: Sequence[Column]) -> str:

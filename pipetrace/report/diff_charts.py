@@ -11,7 +11,7 @@ from pipetrace.action import IntArray, code_text
 from pipetrace.diff import Analysis, Diff
 from pipetrace.diff.slip import Slips
 from pipetrace.report.bars import MARGINS
-from pipetrace.report.colours import HUES, WHITE, Group
+from pipetrace.report.colours import HUES, RANK_HUES, WHITE, Group
 from pipetrace.report.diff_tables import waterfall_steps
 from pipetrace.report.figure import FONT, GRID, INK, LEGEND, PLOT, time_axis
 from pipetrace.report.marks import FloatArray
@@ -27,6 +27,8 @@ WINDOW_TILES = 400
 
 _LABEL = 34  # characters of a waterfall bar's name on a line
 _MOST_POINTS = 12_000  # of all ranks' drift
+_DASHES = ("solid", "dash", "dot")
+_MOST_TOLD_APART = 16  # lines, by hue and dashes
 
 
 def waterfall_figure(of: Analysis, unit: TimeUnit) -> Figure:
@@ -98,13 +100,10 @@ def waterfall_figure(of: Analysis, unit: TimeUnit) -> Figure:
 def drift_figure(of: Diff, unit: TimeUnit) -> Figure:
     """How late each rank is at each time of the measured step, a line a rank."""
     import plotly.graph_objects as go
-    from plotly.colors import sample_colorscale
 
     figure = go.Figure()
     ranks = np.unique(of.rank).tolist()
-    # From dark to light by rank: neighbours look alike, as they are.
-    colours = sample_colorscale("Cividis", [0.3 + 0.55 * i / max(1, len(ranks) - 1) for i in range(len(ranks))])
-    for colour, rank in zip(colours, ranks, strict=True):
+    for look, rank in zip(_looks(len(ranks)), ranks, strict=True):
         mine = np.flatnonzero(of.rank == rank)
         mine = mine[np.argsort(of.measured_end[mine], kind="stable")]
         mine = mine[_spread(mine.size, max(100, _MOST_POINTS // len(ranks)))]
@@ -113,9 +112,9 @@ def drift_figure(of: Diff, unit: TimeUnit) -> Figure:
                 x=of.measured_end[mine] / unit.ns,
                 y=of.slip[mine] / unit.ns,
                 mode="lines",
-                line={"color": colour, "width": 1.5},
+                line=look,
                 name=f"rank {rank}",
-                showlegend=len(ranks) <= 16,
+                showlegend=len(ranks) <= _MOST_TOLD_APART,
                 hovertemplate=f"rank {rank}<br>%{{x:,.3~f}} {unit.name}<br>late by %{{y:+,.3~f}} {unit.name}"
                 "<extra></extra>",
             )
@@ -141,6 +140,20 @@ def drift_figure(of: Diff, unit: TimeUnit) -> Figure:
         },
     )
     return figure
+
+
+def _looks(ranks: int) -> list[dict[str, object]]:
+    """How each rank's line is drawn: told apart by hue and dashes, and where there are too many, from dark to light."""
+    from plotly.colors import sample_colorscale
+
+    if ranks <= _MOST_TOLD_APART:
+        return [
+            {"color": RANK_HUES[i % len(RANK_HUES)], "width": 2, "dash": _DASHES[i // len(RANK_HUES)]}
+            for i in range(ranks)
+        ]
+    # Neighbours look alike, as they are.
+    colours = sample_colorscale("Cividis", [0.3 + 0.55 * i / (ranks - 1) for i in range(ranks)])
+    return [{"color": colour, "width": 1.5} for colour in colours]
 
 
 def _spread(size: int, most: int) -> IntArray:

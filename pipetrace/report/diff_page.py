@@ -25,6 +25,7 @@ from pipetrace.report.diff_tables import (
 )
 from pipetrace.report.figure import Mode, gaps_note, mode_for, tile_figure
 from pipetrace.report.memory import memory_figure
+from pipetrace.report.overlap_page import compared_overlap_section
 from pipetrace.report.page import bubble_table, short
 from pipetrace.report.units import TimeUnit, percent, unit_for
 from pipetrace.report.verdict import verdict
@@ -88,6 +89,7 @@ def write_diff_page(
         _tiles(of, title, first, unit, html.facts(known)),
         _worst(of) if of.one_clock else "",
         _waits(of, unit) if of.one_clock else "",
+        compared_overlap_section(diff.ideal, diff.measured, unit, first, of.schedule),
         _memory(of, title, first),
         _tables(of, unit),
         html.section(

@@ -144,14 +144,14 @@ def reference_rows(of: Analysis, unit: TimeUnit) -> Rows:
         ("work: what a rank computes, mean", ref.work),
         ("schedule: idle with all stages alike", ref.schedule),
         ("imbalance: stages that differ", ref.imbalance),
-        ("overhead: over the ideal at these costs", ref.overhead),
+        ("overhead: over the fitted ideal, these three", ref.overhead),
         ("measured", ref.measured),
     ]
     if ref.given is not None:
-        parts.append(("for comparison: the ideal at the given costs", ref.given))
+        parts.append(("for comparison: the ideal, at the given costs", ref.given))
     values = unit.column([ns for _, ns in parts])
     shares = [percent(ns / ref.measured) if ref.measured else "" for _, ns in parts]
-    caption = f"the step against costs fitted to it, in {unit.name}"
+    caption = f"the step against costs fitted to each stage of it, in {unit.name}"
     rows = list(zip((name for name, _ in parts), values, shares, strict=True))
     return Rows("Where the step goes", ("part", "time", "of the step"), rows, caption)
 

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from pipetrace.action import code_part
 from pipetrace.report.bars import MARGINS, add_bars
 from pipetrace.report.chunks import chunks_of, legend_of_chunks
-from pipetrace.report.colours import HUES, WHITE, Group
+from pipetrace.report.colours import HUES, PARTS_LEGEND, WHITE, Group
 from pipetrace.report.heatmap import add_heatmap
 from pipetrace.report.lines import add_lines
 from pipetrace.report.marks import Marks, lanes_of, marks_of
@@ -35,7 +36,7 @@ class Mode(Enum):
 MOST_BARS, MOST_LINES = 5_000, 150_000
 
 FONT = "system-ui, Liberation Sans, Arial, sans-serif"
-INK, PLOT, GRID = "#1b1f24", "#f3f4f6", "#d8dbe0"
+INK, PLOT, GRID, GREY = "#1b1f24", "#f3f4f6", "#d8dbe0", "#8c8c94"
 LEGEND = {
     "orientation": "h",
     "itemsizing": "constant",
@@ -64,9 +65,12 @@ def mode_for(tiles: int) -> Mode:
     return Mode.LINES if tiles <= MOST_LINES else Mode.HEATMAP
 
 
-def row_pixels(ranks: int) -> int:
+def row_pixels(ranks: int, most: int = 34) -> int:
     """Height of a rank's row in px: fewer where there are many ranks, so that they fit on a screen or two."""
-    return max(8, min(34, 1100 // max(ranks, 1)))
+    return max(8, min(most, 1100 // max(ranks, 1)))
+
+
+_TWO_LANES = 60  # px at most of a rank's row that has all-to-alls below compute
 
 
 def tile_figures(
@@ -123,9 +127,12 @@ def tile_figure(
     span = max([span, *(timeline.makespan for _, timeline in timelines)])
     unit = unit or unit_for(span)
     chunks = "" if mode is Mode.HEATMAP else legend_of_chunks([chunks_of(timeline) for _, timeline in timelines])
-    # Chunks, and transfers and waits, each give the legend of a narrow page one more line.
-    above = _TOP + _LINE * ((len(lanes) > 1) + bool(chunks))
+    parts = mode is not Mode.HEATMAP and any((code_part(timeline.code) > 0).any() for _, timeline in timelines)
+    # Chunks, parts, and transfers and waits, each give the legend of a narrow page one more line.
+    above = _TOP + _LINE * ((len(lanes) > 1) + bool(chunks) + parts)
     between = _BETWEEN * (len(timelines) - 1)
+    if pitch is None and Lane.ALL_TO_ALL in lanes and mode is not Mode.HEATMAP:
+        pitch = row_pixels(max(t.ranks for _, t in timelines), _TWO_LANES)
     heights = _heights([t.ranks for _, t in timelines], pitch, MOST_HEIGHT - above - _BOTTOM - between)
     plot = sum(heights) + between
     figure = go.Figure()
@@ -153,8 +160,12 @@ def tile_figure(
                 height,
             )
         top -= height + _BETWEEN
+    if parts:
+        _add_entry(figure, PARTS_LEGEND, {"symbol": "line-ns", "size": 12, "line": {"width": 3, "color": GREY}})
     if chunks:
-        _add_chunks(figure, chunks)
+        hue = HUES[Group.F]
+        gradient = {"type": "horizontal", "color": hue.light}
+        _add_entry(figure, chunks, {"symbol": "square", "size": 14, "color": hue.dark, "gradient": gradient})
     if mode is Mode.LINES:
         # Further away than half a row would be another rank's tile.
         pitch = min(height / t.ranks for height, (_, t) in zip(heights, timelines, strict=True))
@@ -229,18 +240,16 @@ def _add_title(figure: Figure, title: str, top: float) -> None:
     )
 
 
-def _add_chunks(figure: Figure, text: str) -> None:
-    """Says in the legend what dark and light mean."""
+def _add_entry(figure: Figure, text: str, marker: dict[str, object]) -> None:
+    """Says in the legend what shades or heights mean."""
     import plotly.graph_objects as go
 
-    hue = HUES[Group.F]
-    gradient = {"type": "horizontal", "color": hue.light}
     figure.add_trace(
         go.Scatter(
             x=[None],
             y=[None],
             mode="markers",
-            marker={"symbol": "square", "size": 14, "color": hue.dark, "gradient": gradient},
+            marker=marker,
             name=text,
             legendrank=1000,
             hoverinfo="skip",

@@ -29,7 +29,7 @@ class Bar:
     Args:
         text: The number.
         share: Length of the bar, 0 to 1.
-        hue: "f", "b", "i", "w" or "idle".
+        hue: "f", "b", "i", "w", "idle", "hidden" or "exposed".
     """
 
     text: str

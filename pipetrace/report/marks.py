@@ -1,7 +1,8 @@
 """What a chart draws for a timeline, whichever way it draws: rectangles with their labels and hover texts.
 
 Rank r stands around y = r, its lanes below each other inside one unit. An overlapped pair is two rectangles of half
-the height, so that each microbatch stands in the colour of its half.
+the height, so that each microbatch stands in the colour of its half. Of the two parts of an MoE layer that share a
+lane one is drawn low.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
-from pipetrace.action import NO_ACTION, BoolArray, IntArray, code_microbatch, code_stage, code_text
+from pipetrace.action import NO_ACTION, BoolArray, IntArray, code_microbatch, code_part, code_stage, code_text
 from pipetrace.metrics import all_to_alls
 from pipetrace.report.chunks import chunks_of
-from pipetrace.report.colours import Group, Shade, groups_of, shade, takes_alternate
+from pipetrace.report.colours import PART_LETTERS, Group, Shade, groups_of, is_low, shade, takes_alternate
 from pipetrace.timeline import UNKNOWN, Lane, Timeline
 
 FloatArray = npt.NDArray[np.float64]
@@ -24,6 +25,7 @@ FloatArray = npt.NDArray[np.float64]
 _LANE_SHARE = {Lane.COMPUTE: 6.0, Lane.ALL_TO_ALL: 4.0, Lane.SEND: 1.2, Lane.RECV: 1.2}
 _ROW = 0.86
 _STRIP = 0.3  # of the all-to-all lane, for what is exposed
+_LOW = 0.6  # of a lane
 
 
 _SAID = {int(Group.WAIT): "waits for ", int(Group.EXPOSED): "exposed: "}
@@ -82,8 +84,12 @@ class Marks:
         return [shade(Group(group), chunk, self.chunks, odd) for group, chunk, odd in zip(*columns, strict=True)]
 
     def labels(self) -> list[str]:
-        """What is written on each: the microbatch."""
-        return ["" if microbatch < 0 else str(microbatch) for microbatch in self.microbatch.tolist()]
+        """What is written on each: the microbatch, of a part of a layer its letter before it."""
+        parts = PART_LETTERS[code_part(self.code)].tolist()
+        return [
+            "" if microbatch < 0 else f"{part}{microbatch}"
+            for part, microbatch in zip(parts, self.microbatch.tolist(), strict=True)
+        ]
 
     def texts(self) -> list[str]:
         """The text of each action, of a pair the whole pair's."""
@@ -131,6 +137,7 @@ def marks_of(timeline: Timeline, lanes: Sequence[Lane], replica: int = 0) -> Mar
     lane, rank, code, partner = (getattr(timeline, name)[mine] for name in ("lane", "rank", "code", "partner"))
     paired = partner != NO_ACTION
     y, height = rank + middle[lane], np.where(paired, tall[lane] / 2, tall[lane])
+    height[is_low(code)] *= _LOW
     forward_y = np.where(paired, y - height / 2, y)
     waits = (lane == Lane.RECV) & (timeline.waited[mine] != UNKNOWN)
     chunks = chunks_of(timeline)

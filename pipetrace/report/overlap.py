@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipetrace.action import Part
@@ -19,6 +19,7 @@ from pipetrace.report.units import TimeUnit, percent, unit_for
 from pipetrace.schedule import Schedule
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
+from pipetrace.waiting import Waiting
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,11 +35,13 @@ class InParts:
         overlap: How its stages were expanded.
         costs: Of the parts.
         whole: What was expanded.
+        waiting: How its ranks wait, for what is held against it.
     """
 
     overlap: Overlap
     costs: Costs
     whole: Schedule
+    waiting: Waiting = field(default_factory=Waiting)
 
     @property
     def layer(self) -> LayerCosts:
@@ -59,7 +62,7 @@ class InParts:
     def makespan_in_stages(self) -> int:
         """ns that whole stages take, at what their parts come to."""
         costs = stage_costs(self.costs, self.overlap, self.whole)
-        return simulate(stage_schedule(self.whole, self.overlap), costs).makespan
+        return simulate(stage_schedule(self.whole, self.overlap), costs, self.waiting).makespan
 
     def pairs(self, of: AllToAlls) -> list[PairOverlap]:
         """What became of every pair."""
@@ -104,7 +107,7 @@ def overlap_tables(timeline: Timeline, unit: TimeUnit, parts: InParts | None = N
         *map(unit.column, columns),
         [percent(exposed / whole) if whole else "" for whole, exposed in zip(columns[0], columns[2], strict=True)],
     ]
-    out: list[RenderableType] = [named_values(_lines(of, unit, parts))]
+    out: list[RenderableType] = [named_values(overlap_lines(of, unit, parts))]
     caption = f"all-to-alls in {unit.name}; hidden: while the rank computes"
     out.append(
         table_of(["rank", "all-to-all", "hidden", "exposed", "exposed"], list(zip(*ranks, strict=True)), caption)
@@ -114,15 +117,24 @@ def overlap_tables(timeline: Timeline, unit: TimeUnit, parts: InParts | None = N
         [name_of(what) for what in by_what],
         unit.column([whole for whole, _ in by_what.values()]),
         unit.column([exposed for _, exposed in by_what.values()]),
-        [_behind(behind.get(what, {}), whole) for what, (whole, _) in by_what.items()],
+        [behind_text(behind.get(what, {}), whole) for what, (whole, _) in by_what.items()],
     ]
     head = ["all-to-all", "time", "exposed", "hidden behind"]
     out.append(table_of(head, list(zip(*kinds, strict=True)), f"by kind, all ranks, in {unit.name}"))
     return out
 
 
-def compared_overlap(ideal: Timeline, measured: Timeline, unit: TimeUnit) -> list[RenderableType]:
-    """All-to-alls of an ideal and of a measured timeline side by side; nothing where neither has any."""
+def compared_overlap(
+    ideal: Timeline, measured: Timeline, unit: TimeUnit, schedule: Schedule, first: str = "ideal"
+) -> list[RenderableType]:
+    """All-to-alls of an ideal and of a measured timeline side by side; nothing where neither has any.
+
+    Args:
+        ideal, measured: The two.
+        unit: Of all times.
+        schedule: What they are of, for its pairs.
+        first: What the ideal, or what stands in its place, is called.
+    """
     both = [all_to_alls(timeline) for timeline in (ideal, measured)]
     if not any(len(of.tiles) for of in both):
         return []
@@ -131,28 +143,38 @@ def compared_overlap(ideal: Timeline, measured: Timeline, unit: TimeUnit) -> lis
         left, right = (of.per_rank(getattr(of, name)) for of in both)
         cells = unit.column([*left, *right])
         title = "all-to-all" if name == "duration" else name
-        head += [f"{title}\nideal", f"{title}\nmeasured"]
+        head += [f"{title}\n{first}", f"{title}\nmeasured"]
         columns += [cells[: len(left)], cells[len(left) :]]
-    return [
+    out: list[RenderableType] = [
         table_of(head, list(zip(*columns, strict=True)), f"all-to-alls in {unit.name}; hidden: while the rank computes")
     ]
+    limited = [limits_text(pair_overlaps(schedule, of)) for of in both]
+    if any(limited):
+        names = (f"pairs limited, {first}", "pairs limited, measured")
+        out.append(named_values([(name, text or "none") for name, text in zip(names, limited, strict=True)]))
+    return out
 
 
-def _behind(hidden: Mapping[What, int], whole: int) -> str:
+def limits_text(pairs: Sequence[PairOverlap]) -> str:
+    """How many pairs are limited by what, in words; empty where there is none."""
+    return ", ".join(f"{count:,} by {limit}" for limit, count in limits(pairs).items())
+
+
+def behind_text(hidden: Mapping[What, int], whole: int) -> str:
+    """Behind what a kind of all-to-all was hidden, the longest first, as shares of all its time."""
     named = [f"{name_of(what)} {percent(time / whole)}" for what, time in hidden.items()]
     more = [f"{len(named) - _MOST_BEHIND} more"] if len(named) > _MOST_BEHIND else []
     return ", ".join(named[:_MOST_BEHIND] + more)
 
 
-def _lines(of: AllToAlls, unit: TimeUnit, parts: InParts | None) -> list[tuple[str, str]]:
+def overlap_lines(of: AllToAlls, unit: TimeUnit, parts: InParts | None) -> list[tuple[str, str]]:
+    """Names and values of what the all-to-alls of a step come to, and of what limits its pairs."""
     whole, exposed = int(of.duration.sum()), int(of.exposed.sum())
     lines = [("all-to-all", f"{unit.text(whole)}, of which exposed {unit.text(exposed)} ({percent(exposed / whole)})")]
     if parts is None:
         return lines
-    found = limits(parts.pairs(of))
-    if found:
-        texts = ", ".join(f"{count:,} by {limit}" for limit, count in found.items())
-        lines.append(("pairs limited", texts))
+    if text := limits_text(parts.pairs(of)):
+        lines.append(("pairs limited", text))
         steady = parts.steady
         lines.append(
             (
@@ -202,17 +224,5 @@ def overlap_dict(timeline: Timeline, parts: InParts | None = None) -> dict[str, 
             "compute_ns": steady.compute,
             "all_to_all_ns": steady.all_to_all,
         },
-        "pairs": [
-            {
-                "pair": str(pair.pair),
-                "rank": pair.rank,
-                "start_ns": pair.start,
-                "end_ns": pair.end,
-                "compute_ns": pair.compute,
-                "all_to_all_ns": pair.all_to_all,
-                "exposed_ns": pair.exposed,
-                "limit": str(pair.limit),
-            }
-            for pair in pairs
-        ],
+        "pairs": [pair.to_dict() for pair in pairs],
     }

@@ -12,7 +12,8 @@ from pipetrace.part_costs import LayerCosts
 from pipetrace.report.figure import gaps_note, mode_for, tile_figure
 from pipetrace.report.html import Bar, chart, facts, headline, section, table, write_page
 from pipetrace.report.memory import frees_at_once, memory_figure
-from pipetrace.report.overlap import layer_text
+from pipetrace.report.overlap import InParts, layer_text
+from pipetrace.report.overlap_page import overlap_section
 from pipetrace.report.units import TimeUnit, percent, unit_for
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Timeline
@@ -21,7 +22,9 @@ GLOBAL_IDLE = "global idle = makespan - busy"
 IN_SPAN_IDLE = "in-span idle = a rank's own first-to-last span - busy"
 
 
-def write_schedule_page(path: Path, schedule: Schedule, timeline: Timeline, costs: Costs) -> None:
+def write_schedule_page(
+    path: Path, schedule: Schedule, timeline: Timeline, costs: Costs, parts: InParts | None = None
+) -> None:
     """Writes a schedule's page: one HTML file that needs no network.
 
     Args:
@@ -29,6 +32,7 @@ def write_schedule_page(path: Path, schedule: Schedule, timeline: Timeline, cost
         schedule: The order.
         timeline: Its ideal.
         costs: What the ideal was simulated with.
+        parts: How it came to be in parts of MoE layers, if it is.
 
     Raises:
         OutputError: The file cannot be written.
@@ -62,6 +66,7 @@ def write_schedule_page(path: Path, schedule: Schedule, timeline: Timeline, cost
                     f"{max(peak.release_at_weight_grad):,} chunks",
                     "each freed at its B" if at_once else _peak_detail(peak.release_at_input_grad),
                 ),
+                *_exposed(timeline, unit),
             ]
         ),
         section(
@@ -70,7 +75,7 @@ def write_schedule_page(path: Path, schedule: Schedule, timeline: Timeline, cost
             chart("tiles", figure, f"Tile chart of {title}", mode.value, gaps_note([timeline], mode)),
             facts(facts_of(schedule, costs, unit)),
         ),
-        *overlap_section(timeline, unit),
+        *overlap_section(timeline, unit, parts),
         section(
             "memory",
             "Activations in flight",
@@ -111,6 +116,15 @@ def short(ns: int, unit: TimeUnit) -> str:
     return text.rstrip("0").rstrip(".") if decimals else text
 
 
+def _exposed(timeline: Timeline, unit: TimeUnit) -> list[tuple[str, str, str]]:
+    """The card of what all-to-alls are exposed; none where there are no all-to-alls."""
+    of = all_to_alls(timeline)
+    if not len(of.tiles):
+        return []
+    text = f"{short(int(of.exposed.sum()), unit)} {unit.name}"
+    return [("Exposed all-to-all", text, f"Σ over ranks; {percent(of.fraction_exposed)} of all")]
+
+
 def _peak_detail(at_input_grad: tuple[int, ...]) -> str:
     return f"if freed at W; {max(at_input_grad):,} if freed at I"
 
@@ -143,27 +157,6 @@ def _numbers(layers: IntArray) -> str:
     """Layers of a stage; of all of them where they differ."""
     each = layers.tolist()
     return f"{each[0]} a stage" if len(set(each)) == 1 else " ".join(map(str, each))
-
-
-def overlap_section(timeline: Timeline, unit: TimeUnit) -> list[str]:
-    """How much of the all-to-alls each rank hides; nothing where there is none."""
-    of = all_to_alls(timeline)
-    if not len(of.tiles):
-        return []
-    columns = [of.per_rank(column) for column in (of.duration, of.hidden, of.exposed)]
-    decimals = max(unit.decimals(column) for column in columns)
-    most = max(columns[0]) or 1
-    rows: list[tuple[str | Bar, ...]] = [
-        (
-            f"rank {rank}",
-            *(Bar(f"{ns / unit.ns:,.{decimals}f}", ns / most, hue) for ns, hue in zip(of_rank, "fwi", strict=True)),
-        )
-        for rank, of_rank in enumerate(zip(*columns, strict=True))
-    ]
-    head = ("rank", *(f"{name} ({unit.name})" for name in ("all-to-all", "hidden", "exposed")))
-    share = percent(of.fraction_exposed)
-    note = f"hidden: while the rank computes; exposed: while it does not, {share} of all"
-    return [section("all-to-alls", "All-to-alls", table("All-to-alls of each rank", head, rows, note=note))]
 
 
 def bubble_table(

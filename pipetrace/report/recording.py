@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipetrace.action import Kind, code_kind
 from pipetrace.diff import median_step
 from pipetrace.metrics import bubbles
 from pipetrace.report.console import stdout_console
@@ -58,9 +59,13 @@ def recording_summary(recording: Recording) -> dict[str, Any]:
                 "replica": replica,
                 "actions": int((step.is_compute & (step.replica == replica)).sum()),
                 **_figures(recording, step.of_replica(replica), replica),
+                **{
+                    f"{what.lower()}_ns": times
+                    for what, times in _beside(recording, index, step.of_replica(replica), replica).items()
+                },
                 **_all_to_alls(step.of_replica(replica)),
             }
-            for name, step in zip(recording.step_names, recording.steps, strict=True)
+            for index, (name, step) in enumerate(zip(recording.step_names, recording.steps, strict=True))
             for replica in range(recording.replicas)
         ],
         "not_found": list(recording.missing),
@@ -76,7 +81,10 @@ class _Recorded:
         ranks: Global ranks.
         span: From a rank's first to its last action.
         waited: Time that it stood idle until a receive was there.
+        waited_in_transfer: The part of it for which that was under way.
         transfer: Time from both sides' being ready to arrival, over all its receives.
+        untimed: Receives of which that is not known, as their sender was not recorded; in no sum of transfers.
+        received: All receives.
     """
 
     ranks: list[int]
@@ -86,7 +94,10 @@ class _Recorded:
     in_span_idle: list[int]
     span: list[int]
     waited: list[int]
+    waited_in_transfer: list[int]
     transfer: list[int]
+    untimed: list[int]
+    received: list[int]
 
     @property
     def fraction(self) -> float:
@@ -98,21 +109,35 @@ class _Recorded:
 def _recorded(recording: Recording, step: Timeline, replica: int) -> _Recorded:
     of, found = bubbles(step), recording.found_of(replica)
     columns = [[column[f.pipeline_rank] for f in found] for column in (of.busy, of.global_idle, of.in_span_idle)]
-    received = step.where(step.lane == Lane.RECV)
+    receives = step.lane == Lane.RECV
+    received, timed = step.where(receives), step.is_timed[receives]
     known = received.waited != UNKNOWN
-    waited = np.where(known, received.end - np.where(known, received.waited, 0), 0)
-    transfer = received.end - received.start
-    sums = [[int(time[received.rank == f.pipeline_rank].sum()) for f in found] for time in (waited, transfer)]
+    since = np.where(known, received.waited, received.end)
+    times = (
+        received.end - since,
+        np.where(timed, received.end - np.maximum(since, received.start), 0),
+        received.end - received.start,
+        ~timed,
+        np.ones(len(received), dtype=np.int64),
+    )
+    sums = [[int(time[received.rank == f.pipeline_rank].sum()) for f in found] for time in times]
     return _Recorded(
         [f.rank for f in found],
         of.makespan,
-        columns[0],
-        columns[1],
-        columns[2],
+        busy=columns[0],
+        global_idle=columns[1],
+        in_span_idle=columns[2],
         span=[busy + idle for busy, idle in zip(columns[0], columns[2], strict=True)],
-        waited=sums[0],
-        transfer=sums[1],
+        **dict(zip(("waited", "waited_in_transfer", "transfer", "untimed", "received"), sums, strict=True)),
     )
+
+
+def _unless_none(sums: list[int], of: _Recorded) -> list[int | None]:
+    """Sums over receives; None for a rank of whose receives none was timed."""
+    return [
+        None if untimed and untimed == received else time
+        for time, untimed, received in zip(sums, of.untimed, of.received, strict=True)
+    ]
 
 
 def _figures(recording: Recording, step: Timeline, replica: int) -> dict[str, Any]:
@@ -131,9 +156,27 @@ def _figures(recording: Recording, step: Timeline, replica: int) -> dict[str, An
         "makespan_ns": of.makespan,
         "bubble_fraction": of.fraction,
         "global_idle_ns": of.global_idle,
-        "transfer_ns": of.transfer,
+        "transfer_ns": _unless_none(of.transfer, of),
+        "waited_in_transfer_ns": _unless_none(of.waited_in_transfer, of),
+        "transfers_not_known": of.untimed,
         **within,
     }
+
+
+def _beside(recording: Recording, index: int, step: Timeline, replica: int) -> dict[str, list[int]]:
+    """ns of forwards that were run again and of what closes a step, by name; lists over the recorded ranks."""
+    again = recording.recomputed[index] if recording.recomputed else {}
+    rank_of = dict(zip(step.code.tolist(), step.rank.tolist(), strict=True))
+    found = [f.pipeline_rank for f in recording.found_of(replica)]
+    by_rank = dict.fromkeys(found, 0)
+    for (of, code), ns in again.items():
+        if of == replica and code in rank_of:
+            by_rank[rank_of[code]] += ns
+    beside = {"recompute": [by_rank[rank] for rank in found]}
+    for kind in (Kind.REDUCE_GRAD, Kind.OPTIM):
+        tiles = step.where(code_kind(step.code) == kind)
+        beside[kind.name] = [int((tiles.end - tiles.start)[tiles.rank == rank].sum()) for rank in found]
+    return {what: times for what, times in beside.items() if any(times)}
 
 
 def _all_to_alls(step: Timeline) -> dict[str, Any]:
@@ -188,12 +231,13 @@ def _parts(recording: Recording) -> list[RenderableType]:
                 ]
                 for found in recording.found
             ],
-            f"actions found, over {_steps(len(recording.steps))}",
+            f"actions found, over {_steps(recording)}",
         )
     )
     if measured:
         chosen = measured[median_step(measured)]
-        name = recording.step_names[next(i for i, step in enumerate(steps) if step is chosen)]
+        steps_index = next(i for i, step in enumerate(steps) if step is chosen)
+        name = recording.step_names[steps_index]
         of = _recorded(recording, chosen, replica)
         unit = unit_for(of.makespan if recording.common_clock else max(of.busy))
         if recording.common_clock:
@@ -205,7 +249,11 @@ def _parts(recording: Recording) -> list[RenderableType]:
                 ("bubble fraction", f"{percent(of.fraction)}  ({_definition(len(of.ranks), recording.ranks)})"),
             ]
         head.append(
-            ("window", f"first to last F, B, I or W of {name}" + (", the median step" if len(measured) > 1 else ""))
+            (
+                "window",
+                f"first to last F, B, I or W of {name}"
+                + (f", the median of {len(measured)} steps" if len(measured) > 1 else ""),
+            )
         )
         columns = [
             ("own span", of.span),
@@ -215,15 +263,19 @@ def _parts(recording: Recording) -> list[RenderableType]:
         ]
         if recording.common_clock:
             columns.insert(2, ("global idle", of.global_idle))
-            columns.append(("in transfer", of.transfer))
+            columns.append(("of it in transfer", of.waited_in_transfer))
         cells = [[str(rank) for rank in of.ranks], *(unit.column(column) for _, column in columns)]
-        tables.append(
-            table_of(
-                ["rank", *(title for title, _ in columns)],
-                list(zip(*cells, strict=True)),
-                f"times in {unit.name}; waits count from a rank's first receive on, before its first action too",
+        caption = f"times in {unit.name}; waits count from a rank's first receive on, before its first action too"
+        if recording.common_clock:
+            cells[-1] = _with_unknown(cells[-1], of)
+            caption += _what_is_unknown(cells[-1])
+        tables.append(table_of(["rank", *(title for title, _ in columns)], list(zip(*cells, strict=True)), caption))
+        if beside := _beside(recording, steps_index, chosen, replica):
+            cells = [[str(rank) for rank in of.ranks], *(unit.column(times) for times in beside.values())]
+            caption = f"times in {unit.name}, in that step" + (
+                "; recompute is a forward run again in a backward, and part of busy" if "recompute" in beside else ""
             )
-        )
+            tables.append(table_of(["rank", *beside], list(zip(*cells, strict=True)), caption))
         tables += _device_tables(recording, unit)
         tables += overlap_tables(chosen, unit)
     parts += [named_values(head), *tables]
@@ -232,6 +284,20 @@ def _parts(recording: Recording) -> list[RenderableType]:
     if recording.notes:
         parts.append(Text("\n".join(f"note: {line}" for line in recording.notes)))
     return parts
+
+
+def _with_unknown(cells: list[str], of: _Recorded) -> list[str]:
+    known = _unless_none(of.waited_in_transfer, of)
+    return [
+        "not known" if time is None else f"{cell} + ?" if untimed else cell
+        for cell, time, untimed in zip(cells, known, of.untimed, strict=True)
+    ]
+
+
+def _what_is_unknown(cells: list[str]) -> str:
+    if any("?" in cell for cell in cells):
+        return "; ? stands for receives whose sender was not recorded"
+    return "; not known where no sender was recorded" if "not known" in cells else ""
 
 
 def _device_tables(recording: Recording, unit: TimeUnit) -> list[RenderableType]:
@@ -246,7 +312,7 @@ def _device_tables(recording: Recording, unit: TimeUnit) -> list[RenderableType]
     ]
     if rows:
         head = ["rank", "kernels", "running", "gaps", "launch to start"]
-        caption = f"what the kernels of all actions of a kind did, over {_steps(len(recording.steps))}, in {unit.name}"
+        caption = f"what the kernels of all actions of a kind did, over {_steps(recording)}, in {unit.name}"
         tables.append(table_of(head, rows, caption))
     peaks = [(found.rank, device, peak) for found in recording.found for device, peak in found.peak_memory.items()]
     if peaks:
@@ -263,5 +329,7 @@ def _definition(recorded: int, ranks: int) -> str:
     return f"of the {recorded} recorded of {ranks} ranks: Σ global idle / ({recorded} × makespan)"
 
 
-def _steps(count: int) -> str:
+def _steps(recording: Recording) -> str:
+    """The steps that were found, whole or not, measured or not."""
+    count = max(recording.steps_found, len(recording.steps))
     return "1 step" if count == 1 else f"{count} steps"

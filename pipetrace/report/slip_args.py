@@ -20,8 +20,7 @@ _PARTS = ("growth", "predecessor_slip", "transfer", "gap", "slack")
 def slip_args(of: Analysis) -> Callable[[slice], list[Arg]]:
     """Why each tile of the measured timeline ended later than its counterpart that is shown above it.
 
-    slip = growth + predecessor_slip + transfer + gap - slack. What `diff` prints may be held against the typical stage
-    instead, which no timeline shows.
+    slip = growth + predecessor_slip + transfer + gap - slack.
 
     Returns:
         The annotations of some rows of `of.of.measured`; times in ns.

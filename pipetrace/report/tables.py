@@ -178,7 +178,7 @@ def diff_tables(
         head += [f"{name}\n{first}", f"{name}\nmeasured"]
         columns += [both[: len(left)], both[len(left) :]]
     out.append(table_of(head, list(zip(*columns, strict=True)), f"idle time of each rank in {unit.name}"))
-    out += compared_overlap(diff.ideal, diff.measured, unit)
+    out += compared_overlap(diff.ideal, diff.measured, unit, of.schedule, first)
     worst = np.argsort(-diff.slip, kind="stable")[:WORST]
     out.append(
         table_of(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipetrace.action import NO_ACTION, IntArray, code_microbatch
+from pipetrace.action import NO_ACTION, IntArray, code_microbatch, code_part
 from pipetrace.report.chunks import Chunks
-from pipetrace.report.colours import HUES, MIXED, Group, Hue, Shade, groups_of
+from pipetrace.report.colours import HUES, MIXED, PART_LETTERS, Group, Hue, Shade, groups_of
 from pipetrace.report.heatmap import covered_fraction
 from pipetrace.report.marks import FloatArray
 from pipetrace.report.terminal_layout import CUT_COLUMNS, Layout, Window
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 IDLE, WAITS = ".", "~"
 SHADES = "░▒▓█"
-Label = tuple[Shade, str]
-"""A tile's look, and its microbatch."""
+Label = tuple[Shade, str, str]
+"""A tile's look, the letter of its part of a layer if it is one, and its microbatch."""
 
 _NONE, _ALL = 0.03, 0.97  # share of a cell that counts as nothing, and as everything
 _ALIKE = 0.2  # how far apart the shares of neighbours with one shade may be
@@ -133,18 +133,20 @@ class Row:
 
     def _labels(self, codes: IntArray) -> list[Label]:
         numbers = ("" if microbatch < 0 else str(microbatch) for microbatch in code_microbatch(codes).tolist())
-        return list(zip(self.chunks.shades(codes), numbers, strict=True))
+        parts = PART_LETTERS[np.where(codes == NO_ACTION, 0, code_part(codes))].tolist()
+        return list(zip(self.chunks.shades(codes), parts, numbers, strict=True))
 
-    def _tile(self, first: int, last: int, shade: Shade, label: str) -> None:
+    def _tile(self, first: int, last: int, shade: Shade, part: str, number: str) -> None:
         width = last - first
         if self.palette is Palette.FULL:
+            label = part + number
             if len(label) > width:
-                self.tally.cut, label = self.tally.cut + 1, label[-width:]
+                self.tally.cut, label = self.tally.cut + 1, part or number[-width:]
             self._write(first, label.center(width), self._style(shade))
             return
-        label = f"{shade.letter}{label}"
+        label = f"{shade.letter}{part}{number}"
         if len(label) > width or not self.tally.numbered:
-            self.tally.cut, label = self.tally.cut + 1, shade.letter
+            self.tally.cut, label = self.tally.cut + 1, f"{shade.letter}{part}"[:width]
         self._write(first, _filled(label, width), self._style(shade))
 
     def _pair(self, first: int, last: int, forward: Label, backward: Label) -> None:
@@ -154,13 +156,13 @@ class Row:
                 self._write(first, "▌", f"{forward[0].fill} on {backward[0].fill}")
                 return
             middle = first + width // 2
-            for at, to, (shade, number) in ((first, middle, forward), (middle, last, backward)):
+            for at, to, (shade, _, number) in ((first, middle, forward), (middle, last, backward)):
                 fits = len(number) <= to - at
                 self.tally.cut += not fits
                 self._write(at, (number if fits else "").center(to - at), self._style(shade))
             return
-        letters = [shade.letter for shade, _ in (forward, backward)]
-        halves = [letter + number for letter, (_, number) in zip(letters, (forward, backward), strict=True)]
+        letters = [shade.letter for shade, *_ in (forward, backward)]
+        halves = [letter + number for letter, (*_, number) in zip(letters, (forward, backward), strict=True)]
         if len("".join(halves)) > width or not self.tally.numbered:
             self.tally.cut, halves = self.tally.cut + 1, letters if width > 1 else ["&", ""]
         if len("".join(halves)) < width:
@@ -239,7 +241,7 @@ def most_have_room(compute: Sequence[Timeline], layout: Layout) -> bool:
     room = total = 0
     for tiles in compute:
         width = layout.cells(tiles.end) - layout.cells(tiles.start)
-        digits = np.char.str_len(code_microbatch(tiles.code).astype(np.str_))
+        digits = np.char.str_len(code_microbatch(tiles.code).astype(np.str_)) + (code_part(tiles.code) > 0)
         room, total = room + int((width >= 1 + digits).sum()), total + len(tiles)
     return 2 * room >= total
 

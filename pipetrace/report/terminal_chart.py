@@ -78,7 +78,10 @@ def charts(timelines: Sequence[tuple[str, Timeline]], *, width: int, colour: boo
     text.append_text(_legend(compute, layout, tally, palette, said, width))
     notes = _notes(layout, tally, palette, cut, gutter)
     if any((timeline.lane == Lane.ALL_TO_ALL).any() for _, timeline in timelines):
-        notes.insert(0, "a2a: all-to-alls, dispatch and combine, of the rank above")
+        told = "all-to-alls of the rank above; a attn, m mlp, d dispatch, c combine"
+        if layout.overview or layout.per_column == 2:
+            told = "all-to-alls, dispatch and combine, of the rank above"
+        notes.insert(0, f"a2a: {told}")
     for note in notes:
         for line in textwrap.wrap(note, width):
             text.append(f"\n{line}", "dim")

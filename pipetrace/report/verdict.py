@@ -10,8 +10,9 @@ from pipetrace.report.page import short
 from pipetrace.report.units import TimeUnit, percent, unit_for
 
 MOST_CAUSES = 4
-_OVER = 2.0  # times the noise: a step that is longer by less is not
+_OVER = 1.0  # times the noise: a step that is longer by less is not
 _LEAST_OVER = 0.02  # of what it is held against
+_MUCH = 0.5  # of what it is longer by: what causes explain less of is not all
 _WORTH = 0.1  # of what it is longer by
 _LEAST_SHARE = 0.002  # of the step: what is less is not worth a sentence of its own
 _LEAST_ALONE = 0.01  # the same where nobody can tell what the step feels
@@ -39,6 +40,10 @@ def verdict(of: Analysis, unit: TimeUnit | None = None) -> list[str]:
     sentences = []
     if felt:
         sentences = [f"{_what(of, fault, unit)}: {_effect(of, fault, unit)}." for fault in felt[:MOST_CAUSES]]
+        explained = sum(max(0, fault.effect) for fault in felt)
+        over = _over(of, unit)
+        if over and explained < _MUCH * (measured - of.waterfall.base):
+            sentences.append(f"That is the smaller part: {over}.")
     else:
         largest = f"; {_small(of, other[0], unit)}" if other else ""
         over = _over(of, unit)
@@ -93,7 +98,8 @@ def _over(of: Analysis, unit: TimeUnit) -> str | None:
     if longer <= max(_OVER * of.noise.makespan, _LEAST_OVER * of.waterfall.base):
         return None
     largest = sorted((part for part in _parts(of) if part[1] > _WORTH * longer), key=lambda part: -part[1])[:3]
-    made = " and ".join(f"{name} ({_time(unit, size, signed=True)})" for name, size in largest)
+    *most, last = [f"{name} ({_time(unit, size, signed=True)})" for name, size in largest] or [""]
+    made = f"{', '.join(most)} and {last}" if most else last
     share = f" ({percent(longer / of.waterfall.base)})" if of.waterfall.base else ""
     return f"the step is {_time(unit, longer)}{share} over {of.base_name}{f', most of it {made}' if made else ''}"
 

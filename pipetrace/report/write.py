@@ -16,6 +16,7 @@ from pipetrace.trace.tracks import Labelled
 
 if TYPE_CHECKING:
     from pipetrace.diff_run import RunDiff
+    from pipetrace.report.overlap import InParts
 
 IMAGES = (".svg", ".png")
 SCHEDULE_SUFFIXES = (*TRACES, ".html", *IMAGES, ".csv")
@@ -36,9 +37,21 @@ def suffix_of(path: Path, known: Sequence[str]) -> str:
 
 
 def write_schedule(
-    path: Path, schedule: Schedule, timeline: Timeline, costs: Costs, *, colour: Colour = Colour.MICROBATCH
+    path: Path,
+    schedule: Schedule,
+    timeline: Timeline,
+    costs: Costs,
+    *,
+    colour: Colour = Colour.MICROBATCH,
+    parts: InParts | None = None,
 ) -> None:
-    """Writes a schedule's ideal: a trace, a page, a picture or a CSV, by suffix; `colour` is for Perfetto's format.
+    """Writes a schedule's ideal: a trace, a page, a picture or a CSV, by suffix.
+
+    Args:
+        path: Where to.
+        schedule, timeline, costs: The order, its ideal, and what that was simulated with.
+        colour: For Perfetto's format.
+        parts: How it came to be in parts of MoE layers, if it is; for the page.
 
     Raises:
         OutputError: The suffix is unknown, or the file cannot be written.
@@ -60,7 +73,7 @@ def write_schedule(
     elif suffix == ".html":
         from pipetrace.report.page import write_schedule_page
 
-        write_schedule_page(path, schedule, timeline, costs)
+        write_schedule_page(path, schedule, timeline, costs, parts)
     else:
         from pipetrace.report.figure import tile_figure
         from pipetrace.report.image import write_image

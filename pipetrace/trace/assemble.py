@@ -38,7 +38,13 @@ class Lost:
 
 
 def assemble(
-    ranks: int, steps: Mapping[int, RankStep], *, replicas: int = 1, common_clock: bool, lost: Lost
+    ranks: int,
+    steps: Mapping[int, RankStep],
+    *,
+    replicas: int = 1,
+    apart: bool = True,
+    common_clock: bool,
+    lost: Lost,
 ) -> Timeline:
     """The timeline of one step.
 
@@ -46,6 +52,8 @@ def assemble(
         ranks: Pipeline ranks of a replica.
         steps: The step of each global rank, replica × `ranks` + pipeline rank, that was recorded.
         replicas: Copies of the pipeline.
+        apart: Whether each comes to an all-to-all by itself and waits in it for the others; where all are in one
+            process, it begins when all have come.
         common_clock: Whether times of different ranks can be compared.
         lost: Is added to.
 
@@ -53,7 +61,7 @@ def assemble(
         Compute and transfer tiles; zero is the earliest start of a rank's step, `epoch` its Unix time.
     """
     rows = []
-    met = _all_met(ranks, steps) if common_clock else {}
+    met = _all_met(ranks, steps) if common_clock and apart else {}
     for replica in range(replicas):
         of_replica = {rank: step for rank, step in steps.items() if rank // ranks == replica}
         rows += _rows_of_replica(ranks, of_replica, met, common_clock=common_clock, lost=lost)
@@ -97,12 +105,13 @@ def _rows_of_replica(
 
 
 def _compute(replica: int, rank: int, step: RankStep, met: Mapping[tuple[int, int], int]) -> Iterator[_Row]:
-    for c in step.compute:
+    for c in (*step.compute, *step.closing):
         if code_part(c.code) in ALL_TO_ALL_PARTS:
             # As any transfer it starts when the last of those that it joins has come to it.
             start = min(met.get((rank, c.code), c.start), c.end)
             waited = step.idle_for.get(c.code, UNKNOWN)
-            yield replica, rank, int(Lane.ALL_TO_ALL), c.code, c.partner, start, c.end, c.start, waited
+            came = step.posts.get(c.code, c.start)
+            yield replica, rank, int(Lane.ALL_TO_ALL), c.code, c.partner, start, c.end, came, waited
         else:
             yield replica, rank, int(Lane.COMPUTE), c.code, c.partner, c.start, c.end, UNKNOWN, UNKNOWN
 
@@ -112,9 +121,10 @@ def _receives(global_rank: int, ranks: int, step: RankStep, senders: Mapping[int
     idle_since = _idle_since(step)
     for code, (waited, end) in step.arrivals.items():
         posted = step.posts.get(code, UNKNOWN)
-        known = [time for time in (posted, senders.get(sender_of(code), UNKNOWN)) if time != UNKNOWN]
-        # Clocks that differ by microseconds can put the sender's post behind the arrival.
-        start = min(max(known), end) if known else (end if waited == UNKNOWN else waited)
+        # Without the sender it is not known from when on it was under way. And clocks that differ by microseconds can
+        # put the sender's post behind the arrival.
+        sent_at = senders.get(sender_of(code))
+        start = end if sent_at is None else min(max(sent_at, posted), end)
         yield replica, rank, int(Lane.RECV), code, NO_ACTION, start, end, posted, idle_since(waited, end)
     for code in step.posts:
         if _is(code, RECV_KINDS) and code not in step.arrivals:

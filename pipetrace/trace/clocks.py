@@ -176,5 +176,6 @@ def shifted(steps: RankSteps, by: int) -> None:
     for step in steps.steps.values():
         step.begins += by
         step.compute = [Compute(c.code, c.partner, c.start + by, c.end + by) for c in step.compute]
+        step.closing = [Compute(c.code, c.partner, c.start + by, c.end + by) for c in step.closing]
         step.posts = {code: later(at) for code, at in step.posts.items()}
         step.arrivals = {code: Span(later(span.start), later(span.end)) for code, span in step.arrivals.items()}

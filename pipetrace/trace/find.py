@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipetrace.errors import TraceError
+from pipetrace.shown import printable
 from pipetrace.trace.run_folder import RUN_FILE
 
 # The most telling names first; of each rank the files of the first that fits are taken.
@@ -29,12 +31,28 @@ class Asked:
         files: Trace files, each once over all paths.
         is_folder: Whether what pipetrace itself wrote (an ideal, a diff) may lie among them and is left aside.
         repeated: Whether a file that stands for it was named before.
+        passed_over: Files of a folder that look like traces and are not read, and why, in words.
     """
 
     path: Path
     files: tuple[Path, ...]
     is_folder: bool
     repeated: bool = False
+    passed_over: tuple[tuple[Path, str], ...] = ()
+
+    def not_read(self, drawn: Sequence[Path]) -> str | None:
+        """What to say of files that look like traces but were not read; None where there are none.
+
+        Args:
+            drawn: Those of `files` that hold nothing recorded.
+        """
+        why = "pipetrace drew it"
+        files = [*self.passed_over, *((file, why) for file in drawn if self.is_folder)]
+        if not files:
+            return None
+        some = ", ".join(f"{printable(file.name)} ({why})" for file, why in files[:_MOST_NAMED])
+        more = f" and {len(files) - _MOST_NAMED} more" if len(files) > _MOST_NAMED else ""
+        return f"{printable(str(self.path))}: not read: {some}{more}"
 
     def nothing(self) -> TraceError:
         """What to say where none of the files is a recording."""
@@ -74,10 +92,10 @@ def find_traces(paths: Sequence[Path]) -> list[Asked]:
             inside = sorted(path.iterdir()) if path.is_dir() else None
         except (OSError, ValueError) as error:
             raise TraceError(f"{path} cannot be read: {error}") from None
-        files = [path] if inside is None else _of_folder(inside)
+        files, passed_over = ([path], ()) if inside is None else _of_folder(inside)
         new = [file for file in files if _identity(file) not in seen]
         seen.update(map(_identity, new))
-        asked.append(Asked(path, tuple(new), inside is not None, len(new) < len(files)))
+        asked.append(Asked(path, tuple(new), inside is not None, len(new) < len(files), passed_over))
     return asked
 
 
@@ -93,25 +111,32 @@ def _globbed(path: Path) -> list[Path]:
     return found
 
 
-def _of_folder(files: Iterable[Path]) -> list[Path]:
-    """Rank by rank what is called after it; where nothing is, all JSON."""
-    named: dict[int, tuple[int, list[Path]]] = {}
+def _of_folder(files: Iterable[Path]) -> tuple[list[Path], tuple[tuple[Path, str], ...]]:
+    """Rank by rank what is called after it; where nothing is, all JSON. And what looks like a trace, but is left."""
+    named: dict[int, list[tuple[int, Path]]] = defaultdict(list)
     others = []
     for file in files:
         if not file.is_file():
             continue
         for place, pattern in enumerate(_OF_A_RANK):
             if (match := pattern.fullmatch(file.name)) is not None:
-                best, chosen = named.get(int(match[1]), (len(_OF_A_RANK), []))
-                if place < best:
-                    named[int(match[1])] = place, [file]
-                elif place == best:
-                    chosen.append(file)
+                named[int(match[1])].append((place, file))
                 break
         else:
             if _ANY.fullmatch(file.name):
                 others.append(file)
-    return [file for rank in sorted(named) for file in named[rank][1]] or others
+    if not named:
+        return others, ()
+    chosen, passed_over = [], [(file, "its name tells no rank, as others do") for file in others]
+    for rank in sorted(named):
+        best = min(place for place, _ in named[rank])
+        chosen += [file for place, file in named[rank] if place == best]
+        passed_over += [
+            (file, f"{printable(chosen[-1].name)} is taken for rank {rank}")
+            for place, file in named[rank]
+            if place > best
+        ]
+    return chosen, tuple(passed_over)
 
 
 def _identity(file: Path) -> Path:

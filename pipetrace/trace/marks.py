@@ -161,14 +161,14 @@ def _idle_of(of: Bindings, first_process: int) -> Marks:
 
 
 def _of_stage(code: IntArray, present: BoolArray) -> list[Piece]:
-    """`I 5 of stage 3`."""
+    """`I 5 of stage 3`, of a part of a layer `I attn 5 l0 of stage 3`."""
     part, pipe, layered = code_part(code), code_pipe(code), present & (code_part(code) > 0)
-    pieces: list[Piece] = [
-        Choice(KINDS, np.where(present, code_kind(code), NOTHING)),
-        Number(code_microbatch(code), present, before=" "),
-    ]
+    pieces: list[Piece] = [Choice(KINDS, np.where(present, code_kind(code), NOTHING))]
     if layered.any():
-        pieces += [where(" ", layered), Choice(PARTS, part - 1), Number(code_layer(code), layered, before=" l")]
+        pieces += [where(" ", layered), Choice(PARTS, np.where(layered, part - 1, NOTHING))]
+    pieces.append(Number(code_microbatch(code), present, before=" "))
+    if layered.any():
+        pieces.append(Number(code_layer(code), layered, before=" l"))
     pieces.append(Number(code_stage(code), present, before=" of stage "))
     if pipe.any():
         pieces.append(Number(pipe, present & (pipe > 0), before=" of pipe "))

@@ -57,7 +57,10 @@ def several_stages(timeline: Timeline) -> bool:
 
 
 def tile_name(code: IntArray, partner: IntArray, *, with_stage: bool) -> list[Piece]:
-    """`F 3`; with several stages a rank `F 3 s4`. Viewers colour by it with the digits left out."""
+    """`F 3`; with several stages a rank `F 3 s4`; of a part of a layer `F attn 3 l0`.
+
+    Viewers colour by it with the digits left out.
+    """
     name = _name(code, with_stage=with_stage)
     paired = partner != NO_ACTION
     if paired.any():
@@ -67,10 +70,14 @@ def tile_name(code: IntArray, partner: IntArray, *, with_stage: bool) -> list[Pi
 
 def _name(code: IntArray, *, with_stage: bool, present: BoolArray | None = None) -> list[Piece]:
     microbatch, part, pipe = code_microbatch(code), code_part(code), code_pipe(code)
-    pieces: list[Piece] = [Choice(KINDS, code_kind(code)), Number(microbatch, microbatch >= 0, before=" ")]
-    if part.any():
-        has = part > 0
-        pieces += [where(" ", has), Choice(PARTS, part - 1), Number(code_layer(code), has, before=" l")]
+    pieces: list[Piece] = [Choice(KINDS, code_kind(code))]
+    has = part > 0
+    if has.any():
+        # Before the microbatch, whose colour it has: a slice that is too narrow for its name tells the part.
+        pieces += [where(" ", has), Choice(PARTS, part - 1)]
+    pieces.append(Number(microbatch, microbatch >= 0, before=" "))
+    if has.any():
+        pieces.append(Number(code_layer(code), has, before=" l"))
     if with_stage:
         pieces.append(Number(code_stage(code), present, before=" s"))
     if pipe.any():

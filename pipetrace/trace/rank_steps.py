@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -34,9 +34,14 @@ from pipetrace.trace.reading.doubts import doubts_of
 from pipetrace.trace.reading.model import WHOLE_TRACE, Compute, RankStep, RankSteps, Span
 from pipetrace.trace.reading.p2p import Transfer, transfers_of
 from pipetrace.trace.reading.ranges import Found, ranges_of
+from pipetrace.trace.reading.recompute import Recomputed, recomputed
+from pipetrace.trace.reading.rounds import NAME, rounds_of
 from pipetrace.trace.reading.unlabelled import match_steps
 from pipetrace.trace.reading.wanted import Wanted, waited_from
 from pipetrace.trace.reading.work import work_of
+
+CLOSING_KINDS = (Kind.REDUCE_GRAD, Kind.OPTIM)
+"""What closes a step: gradient reduction and optimiser."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +85,13 @@ def read_steps(trace: TraceFile, rank: int, how: Reading | None = None) -> RankS
         doubts=doubts_of(events, device, ranges.rows),
         peak_memory=_peaks(events.memory),
     )
+    again = recomputed(events, device)
+    result.tells_recompute = again.is_known
     if device is not None:
         result.kernels, result.unlaunched = device.start.size, device.unlaunched
     if ranges.style is LabelStyle.NONE and rank < len(how.wanted):
         work = work_of(events, device, transfers)
-        match_steps(result, rank, how.schedule, how.wanted[rank], work, device, transfers, ranges.windows)
+        match_steps(result, rank, how.schedule, how.wanted[rank], work, device, transfers, ranges.windows, again)
         return result
     found = _counted(ranges.labels, ranges.windows)
     begins = [f.start for f in found]
@@ -93,15 +100,15 @@ def read_steps(trace: TraceFile, rank: int, how: Reading | None = None) -> RankS
         mine = found
         if name != WHOLE_TRACE:
             mine = found[bisect_left(begins, window.start) : bisect_left(begins, window.end)]
-        inside += len(mine)
         moved = [t for t in transfers.all if window.start <= t.posted <= window.end]
-        rounds = _rounds(mine) if name == WHOLE_TRACE else [mine]
+        rounds = rounds_of(mine) if name == WHOLE_TRACE else [mine]
+        inside += sum(map(len, rounds))
         for at, one in enumerate(rounds):
-            called = name if len(rounds) == 1 else f"step {at}"
-            begin = window.start if at == 0 else one[0].start
-            until = rounds[at + 1][0].start if at + 1 < len(rounds) else window.end + 1
+            called = name if len(rounds) == 1 else f"{NAME}{at}"
+            begin = window.start if at == 0 else min(f.start for f in one)
+            until = min(f.start for f in rounds[at + 1]) if at + 1 < len(rounds) else window.end + 1
             part = moved if len(rounds) == 1 else [t for t in moved if begin <= t.posted < until]
-            result.steps[called] = _read_step(result, begin, one, part, device)
+            result.steps[called] = _read_step(result, begin, one, part, device, again)
     result.outside = max(0, len(found) - inside)
     return result
 
@@ -131,28 +138,13 @@ def _counted(found: list[Found], windows: Mapping[str, Span]) -> list[Found]:
     return counted
 
 
-def _rounds(found: list[Found]) -> list[list[Found]]:
-    """The steps of a trace that marks none: everything in it stands equally often, one round after the other."""
-    seen: Counter[tuple[Role, int, int]] = Counter()
-    rounds: list[list[Found]] = []
-    for f in found:
-        key = f.label.role, f.label.code, f.label.partner
-        if f.label.role is Role.WAIT and rounds:
-            rounds[-1].append(f)  # a rank may wait for one thing several times
-            continue
-        at = seen[key]
-        seen[key] += 1
-        if at == len(rounds):
-            rounds.append([])
-        rounds[at].append(f)
-    whole = len(set(seen.values())) == 1 and all(
-        one[-1].start <= following[0].start for one, following in pairwise(rounds)
-    )
-    return rounds if whole and len(seen) > 1 else [found]
-
-
 def _read_step(
-    result: RankSteps, begins: int, found: list[Found], transfers: list[Transfer], device: Device | None
+    result: RankSteps,
+    begins: int,
+    found: list[Found],
+    transfers: list[Transfer],
+    device: Device | None,
+    again: Recomputed,
 ) -> RankStep:
     step = RankStep(begins)
     seen: set[tuple[Role, int]] = set()
@@ -167,6 +159,10 @@ def _read_step(
         seen.update({(role, half) for half in (code, partner) if half != NO_ACTION})
         if role is Role.COMPUTE:
             computed.append(f)
+            if partner == NO_ACTION and code_kind(code) != Kind.F and (time := again.within(f.start, f.end)):
+                step.recomputed[code] = time
+        elif role is Role.WHOLE_STAGE and code_kind(code) in CLOSING_KINDS:
+            step.closing += closing_of(f, device)
         elif role is Role.POST:
             step.posts[code] = f.start
         elif role is Role.WAIT and code_kind(code) in RECV_KINDS and device is None:
@@ -176,7 +172,7 @@ def _read_step(
             step.idle_for[code] = f.start
             ends[code] = f.end
     if device is not None:
-        from_kernels(result, step, computed, device)
+        from_kernels(result, step, computed, device, is_ours=result.style is LabelStyle.PIPETRACE)
     elif result.style in (LabelStyle.PIPETRACE, LabelStyle.PATTERN):
         step.compute = [Compute(f.label.code, f.label.partner, f.start, f.end) for f in computed]
         # Where an all-to-all has no range of its own it lasts from its post to the end of the wait for it.
@@ -185,20 +181,27 @@ def _read_step(
         step.compute += [Compute(code, NO_ACTION, step.posts[code], ends[code]) for code in alone]
     else:
         _uncover(result, step, computed, transfers)
+    lasted = {c.code: c.end - c.start for c in step.compute}
+    step.recomputed = {code: min(ns, lasted[code]) for code, ns in step.recomputed.items() if code in lasted}
     on_lane = [c for c in step.compute if code_part(c.code) not in ALL_TO_ALL_PARTS]
     result.crossing += sum(b.start < a.end for a, b in pairwise(on_lane))
-    if device is not None or result.style is not LabelStyle.PIPETRACE:
+    # Labels of pipetrace's that stand for compute alone say nothing of what is received, but torch's ranges do.
+    if device is not None or result.style is not LabelStyle.PIPETRACE or not step.arrivals:
         step.loose = _attach(result, step, found, computed, transfers)
     return step
 
 
-def from_kernels(result: RankSteps, step: RankStep, computed: list[Found], device: Device) -> None:
-    """The tile of an action is that of the kernels that were launched while its label stood, by whichever thread."""
+def from_kernels(result: RankSteps, step: RankStep, computed: list[Found], device: Device, *, is_ours: bool) -> None:
+    """The tile of an action is that of the kernels that were launched while its label stood, by whichever thread.
+
+    The all-to-alls of an MoE layer are NCCL's kernels, all other actions are what NCCL's are not. pipetrace itself may
+    do an all-to-all by copies, and pretend its length by a synthetic kernel: all that it launches there is part of it.
+    """
     for f in computed:
         here = device.within(f.start, f.end)
-        # The all-to-alls of an MoE layer are NCCL's kernels; all other actions are what NCCL's are not.
-        is_exchange = code_part(f.label.code) in ALL_TO_ALL_PARTS
-        chosen = (device.communicates & ~device.is_p2p if is_exchange else device.computes)[here]
+        chosen = device.computes[here]
+        if code_part(f.label.code) in ALL_TO_ALL_PARTS:
+            chosen = np.ones_like(chosen) if is_ours else (device.communicates & ~device.is_p2p)[here]
         kernels = np.flatnonzero(chosen) + here.start
         if not kernels.size:
             result.without_kernels.append(f.label.code)
@@ -207,6 +210,18 @@ def from_kernels(result: RankSteps, step: RankStep, computed: list[Found], devic
         step.compute.append(Compute(f.label.code, f.label.partner, start, end))
         step.on_device[f.label.code] = on_device
     step.compute.sort(key=lambda c: (c.start, c.end, c.code))
+
+
+def closing_of(f: Found, device: Device | None) -> Iterator[Compute]:
+    """When a gradient reduction or an optimiser ran: on a GPU its kernels, NCCL's too."""
+    if device is None:
+        yield Compute(f.label.code, NO_ACTION, f.start, f.end)
+        return
+    here = device.within(f.start, f.end)
+    kernels = np.arange(here.start, here.stop)
+    if kernels.size:
+        start, end, _ = of_kernels(device, kernels)
+        yield Compute(f.label.code, NO_ACTION, start, end)
 
 
 def _uncover(result: RankSteps, step: RankStep, computed: list[Found], transfers: list[Transfer]) -> None:
@@ -264,7 +279,10 @@ def _attach(
         else:
             into = bisect_left(waiting, transfer.end) - 1
             inside = into >= 0 and transfer.end <= computed[into].end
-            waited = max(waiting[into], transfer.start) if inside else UNKNOWN
+            if result.style is LabelStyle.PIPETRACE:
+                waited = waited_from(step, transfer)
+            else:
+                waited = max(waiting[into], transfer.start) if inside else UNKNOWN
             step.arrivals.setdefault(code, Span(waited, transfer.end))
     return loose
 

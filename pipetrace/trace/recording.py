@@ -68,6 +68,10 @@ class Recording:
         one_boot: Whether all ranks are known to have read the clock of one machine, which cannot differ from itself.
         replicas: Copies of the pipeline.
         offsets: ns that were added to the times of a global rank, so that all are on one clock.
+        recomputed: Of each step, ns that the forwards took that were run again in a backward, by (replica, code).
+        tells_recompute: Whether every rank's trace would show them.
+        left_out: Names of steps that are not to be measured, as they are not whole, and what each lacks.
+        steps_found: Steps that were found, those included that are not in `steps`; what `found` counts is over these.
     """
 
     source: str
@@ -82,6 +86,10 @@ class Recording:
     one_boot: bool = False
     replicas: int = 1
     offsets: Mapping[int, int] = field(default_factory=dict)
+    recomputed: tuple[Mapping[tuple[int, int], int], ...] = ()
+    tells_recompute: bool = False
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    steps_found: int = 0
 
     def found_of(self, replica: int) -> tuple[RankFound, ...]:
         """What was found on the ranks of one replica."""
@@ -93,21 +101,31 @@ def choose(recording: Recording, steps: Sequence[str] = (), replica: str | None 
 
     Args:
         recording: All of it.
-        steps: Names of steps, or their numbers; all where empty.
+        steps: Names of steps, or their numbers; all that are whole where empty.
         replica: A replica's number, or "slowest", which is the one of the longest median makespan; all where None.
 
     Raises:
         TraceError: There is no such step or replica.
     """
-    rows = [_step_called(recording.step_names, text) for text in steps]
-    if rows:
-        rows = sorted(set(rows))
-        recording = replace(
-            recording,
-            steps=tuple(recording.steps[row] for row in rows),
-            step_names=tuple(recording.step_names[row] for row in rows),
-        )
+    if steps:
+        rows = sorted({_step_called(recording.step_names, text) for text in steps})
+        partial = [name for row in rows if (name := recording.step_names[row]) in recording.left_out]
+        recording = _of_steps(recording, rows)
+        notes = tuple(f"{name} is not whole: it {recording.left_out[name]}" for name in partial)
+        recording = replace(recording, missing=(*notes, *recording.missing))
+    elif recording.left_out:
+        kept = [row for row, name in enumerate(recording.step_names) if name not in recording.left_out]
+        recording = _of_steps(recording, kept)
     return recording if replica is None else _of_replica(recording, replica)
+
+
+def _of_steps(recording: Recording, rows: Sequence[int]) -> Recording:
+    return replace(
+        recording,
+        steps=tuple(recording.steps[row] for row in rows),
+        step_names=tuple(recording.step_names[row] for row in rows),
+        recomputed=tuple(recording.recomputed[row] for row in rows) if recording.recomputed else (),
+    )
 
 
 def _step_called(names: Sequence[str], text: str) -> int:
@@ -118,11 +136,17 @@ def _step_called(names: Sequence[str], text: str) -> int:
     raise TraceError(f"no step is called {shown(text)}", f"the steps are {some}")
 
 
-def _of_replica(recording: Recording, text: str) -> Recording:
-    medians = [
-        float(np.median([step.of_replica(replica).makespan for step in recording.steps]))
+def replica_makespans(recording: Recording) -> list[int]:
+    """ns of each replica's median step; 0 where there is no step."""
+    steps = recording.steps
+    return [
+        round(float(np.median([step.of_replica(replica).makespan for step in steps]))) if steps else 0
         for replica in range(recording.replicas)
     ]
+
+
+def _of_replica(recording: Recording, text: str) -> Recording:
+    medians = replica_makespans(recording)
     if text == SLOWEST:
         chosen = int(np.argmax(medians))
     elif text.isdecimal() and int(text) < recording.replicas:
@@ -139,6 +163,9 @@ def _of_replica(recording: Recording, text: str) -> Recording:
     return replace(
         recording,
         steps=tuple(replace(step.of_replica(chosen), replicas=1) for step in recording.steps),
+        recomputed=tuple(
+            {(0, code): ns for (replica, code), ns in of.items() if replica == chosen} for of in recording.recomputed
+        ),
         found=tuple(replace(found, replica=0) for found in recording.found_of(chosen)),
         notes=(*recording.notes, note) if recording.replicas > 1 else recording.notes,
         replicas=1,

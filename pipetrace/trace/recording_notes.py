@@ -93,7 +93,7 @@ def _of_rank(rank: int, of: RankSteps) -> Iterator[str]:
         (of.repeated, "events stand twice in its trace and were read once"),
         (of.crossing, "actions begin before the one before them has ended"),
         (of.unlaunched, "GPU kernels whose launch was not recorded belong to no action"),
-        (of.outside, "labels lie outside of the marked steps and were left out"),
+        (of.outside, "labels lie outside of all steps and were left out"),
         *((count, what) for what, count in of.doubts.items()),
     ):
         if count:

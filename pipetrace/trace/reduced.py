@@ -13,6 +13,7 @@ import hashlib
 import io
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,4 +162,11 @@ def load_readings(
     for of in asked:
         if not of.repeated and not any(by_file[file] for file in of.files):
             raise of.nothing()
-    return [reading for of in asked for file in of.files for reading in by_file[file]]
+    found = []
+    for of in asked:
+        readings = [reading for file in of.files for reading in by_file[file]]
+        note = of.not_read([file for file in of.files if not by_file[file]])
+        if readings and note is not None:
+            readings[0] = replace(readings[0], notes=(note, *readings[0].notes))
+        found += readings
+    return found

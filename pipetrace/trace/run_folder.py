@@ -36,6 +36,15 @@ def trace_name(rank: int) -> str:
     return f"rank{rank}_trace.json.gz"
 
 
+def schedule_file(paths: Iterable[Path]) -> Path | None:
+    """The list of what was run that lies in one of some folders, or beside one of some files; None where none does."""
+    for path in paths:
+        file = (path if path.is_dir() else path.parent) / SCHEDULE_FILE
+        if file.is_file():
+            return file
+    return None
+
+
 _OF_A_RUN = re.compile(rf"{re.escape(RUN_FILE)}|{re.escape(SCHEDULE_FILE)}|rank[0-9]+_trace\.json\.gz")
 
 

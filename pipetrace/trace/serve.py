@@ -77,12 +77,13 @@ def serve_once(
         address = ui_address(root, path, server.server_port)
         if hosted and server.server_port != HOSTED_PORT:
             say(f"warning: the content policy of {HOSTED_UI} lets it fetch from port {HOSTED_PORT} only")
-        say(f"open {address}")
-        say(f"or drag {path} onto {root}")
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
-        thread.start()
         fetched = False
         try:
+            thread.start()
+            # Ctrl-C may come as soon as this is said.
+            say(f"open {address}")
+            say(f"or drag {path} onto {root}")
             if open_browser:
                 _open(address, server.server_port, say)
             fetched = server.ended.wait(timeout)
@@ -93,7 +94,8 @@ def serve_once(
             say("stopped" if fetched else "stopped; the file was not fetched")
             return
         finally:
-            server.shutdown()
+            if thread.is_alive():  # one that never served would be waited for
+                server.shutdown()
     if server.error is not None:
         raise server.error
     if not fetched:

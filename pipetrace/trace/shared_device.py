@@ -4,6 +4,8 @@ Every label stands in it, whichever rank it is of, and the run's own metadata sa
 GPU the host gives work to the ranks' streams one after the other, so that a kernel belongs to the label in which it was
 launched; on a CPU each stream is a thread, and a label's times are its own. A transfer is a copy on the sender's
 communication stream, and lasts as long as that.
+
+Replicas label alike. Whose a label is tells the stream: that of the first kernel launched in it, or the thread.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from pipetrace.action import NO_ACTION, SEND_KINDS, code_kind, code_pipe, code_stage
+from pipetrace.action import NO_ACTION, SEND_KINDS, code_kind, code_part, code_pipe, code_stage
 from pipetrace.errors import TraceError
 from pipetrace.timeline import UNKNOWN
 from pipetrace.trace.labels import Labels, LabelStyle, Role, receiver_of
 from pipetrace.trace.load import TraceFile
-from pipetrace.trace.rank_steps import from_kernels, kind_of
+from pipetrace.trace.rank_steps import CLOSING_KINDS, closing_of, from_kernels, kind_of
 from pipetrace.trace.reading.device import Device, device_of, of_kernels
 from pipetrace.trace.reading.model import WHOLE_TRACE, Compute, RankStep, RankSteps, Span
 from pipetrace.trace.reading.ranges import Found, ranges_of
@@ -31,7 +33,7 @@ def is_shared(trace: TraceFile) -> bool:
 
 
 def shared_steps(trace: TraceFile, labels: Labels) -> dict[int, RankSteps]:
-    """What each pipeline rank did in each step, by rank.
+    """What each rank did in each step, by replica × pipeline ranks + pipeline rank.
 
     Raises:
         TraceError: The metadata does not say which rank holds which stage.
@@ -40,7 +42,9 @@ def shared_steps(trace: TraceFile, labels: Labels) -> dict[int, RankSteps]:
     events = trace.events
     device = device_of(events)
     ranges = ranges_of(events, 0, labels, is_ours=True)
-    found = {rank: RankSteps(LabelStyle.PIPETRACE, {}) for rank in sorted(set(rank_of.values()))}
+    ranks = max(rank_of.values()) + 1
+    whose = _Whose(trace, device, ranks)
+    found = {place: RankSteps(LabelStyle.PIPETRACE, {}) for place in range(ranks * whose.replicas)}
     first = found[min(found)]
     first.unreadable, first.repeated = ranges.unreadable, ranges.repeated
     if device is not None:
@@ -52,10 +56,51 @@ def shared_steps(trace: TraceFile, labels: Labels) -> dict[int, RankSteps]:
         if name != WHOLE_TRACE:
             mine = mine[bisect_left(begins, window.start) : bisect_left(begins, window.end)]
         inside += len(mine)
-        for rank, step in _read_step(found, rank_of, window, mine, device).items():
-            found[rank].steps[name] = step
+        for replica in range(whose.replicas):
+            held = {part: replica * ranks + rank for part, rank in rank_of.items()}
+            its = mine if whose.replicas == 1 else [f for f in mine if whose.replica(f) == replica]
+            of_replica = {place: of for place, of in found.items() if place // ranks == replica}
+            for place, step in _read_step(of_replica, held, window, its, device).items():
+                found[place].steps[name] = step
     first.outside = len(ranges.labels) - inside
     return found
+
+
+class _Whose:
+    """Which replica a label is of.
+
+    Args:
+        trace: Whose metadata names the streams.
+        device: Its kernels.
+        ranks: Pipeline ranks of a replica.
+
+    Raises:
+        TraceError: The metadata says of a stream what cannot be.
+    """
+
+    def __init__(self, trace: TraceFile, device: Device | None, ranks: int) -> None:
+        self._device = device
+        self._threads = [thread for _, thread in trace.events.threads]
+        streams: Any = trace.pipetrace.get("streams")
+        try:
+            self._replica_of = {str(of["stream"]): int(of["rank"]) // ranks for of in streams}
+        except (TypeError, ValueError, KeyError, OverflowError):
+            self._replica_of = {}
+        found = set(self._replica_of.values())
+        if not found or found != set(range(len(found))):
+            raise TraceError(
+                f"{trace.path}: all ranks ran in one process, but whose its streams are is not said",
+                "record the run again",
+            )
+        self.replicas = len(found)
+
+    def replica(self, of: Found) -> int | None:
+        """The replica; None where nothing tells."""
+        if self._device is None:
+            return self._replica_of.get(self._threads[of.thread])
+        here = self._device.within(of.start, of.end)
+        streams = self._device.stream[here]
+        return self._replica_of.get(str(int(streams[0]))) if streams.size else None
 
 
 def _rank_of(trace: TraceFile) -> dict[tuple[int, int], int]:
@@ -95,6 +140,12 @@ def _read_step(
         seen.update({(role, half) for half in (code, f.label.partner) if half != NO_ACTION})
         if role is Role.COMPUTE:
             computed[rank].append(f)
+        elif role is Role.WHOLE_STAGE and code_kind(code) in CLOSING_KINDS:
+            steps[rank].closing += closing_of(f, device)
+        elif role is Role.POST and code_part(code):
+            # A rank has come to an all-to-all. When a GPU's stream has, no kernel shows.
+            if device is None:
+                steps[rank].posts[code] = f.start
         elif role is Role.POST and code_kind(code) in SEND_KINDS:
             receive = receiver_of(code)
             to = rank_of.get((code_pipe(receive), code_stage(receive)))
@@ -106,7 +157,7 @@ def _read_step(
             steps[to].arrivals[receive] = Span(UNKNOWN, copy.end)
     for rank, step in steps.items():
         if device is not None:
-            from_kernels(found[rank], step, computed[rank], device)
+            from_kernels(found[rank], step, computed[rank], device, is_ours=True)
         else:
             step.compute = [Compute(f.label.code, f.label.partner, f.start, f.end) for f in computed[rank]]
     return steps

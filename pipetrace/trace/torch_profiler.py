@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pipetrace.action import NO_ACTION
-from pipetrace.errors import TraceError
+from pipetrace.errors import PipetraceError, TraceError
 from pipetrace.schedule import Schedule
 from pipetrace.shown import printable
 from pipetrace.trace.assemble import Lost, assemble
@@ -22,12 +23,15 @@ from pipetrace.trace.rank_reading import How, RankReading
 from pipetrace.trace.rank_steps import Reading
 from pipetrace.trace.reading.model import WHOLE_TRACE, RankStep, RankSteps, device_sums, stages_of
 from pipetrace.trace.reading.peers import attach_loose
+from pipetrace.trace.reading.rounds import numbered_alike
 from pipetrace.trace.reading.source import Progress
 from pipetrace.trace.reading.wanted import Wanted, wanted_of
 from pipetrace.trace.recording import RankFound, Recording, choose
 from pipetrace.trace.recording_notes import missing_lines, note_lines
 from pipetrace.trace.reduced import load_readings
-from pipetrace.trace.run_folder import RunInfo
+from pipetrace.trace.run_folder import RunInfo, schedule_file
+from pipetrace.trace.torch_csv import read_csv
+from pipetrace.trace.whole_steps import judge, left_out
 
 SHARED = "all ranks ran in one process and share a device: what they compute at once takes from each other"
 
@@ -50,7 +54,7 @@ def read_recording(
         schedule: What was run; ranks on which nothing is labelled are matched with its order.
         labels: Patterns of labels, as `Labels` describes them.
         mesh: Sizes of the job's dimensions in torch's order, one of them called pp; see `parse_mesh`.
-        steps: The steps that are wanted, by name or number; all where empty.
+        steps: The steps that are wanted, by name or number; all that are whole where empty.
         replica: The replica that is wanted, its number or "slowest"; all where None.
         progress: Is told how many bytes were read since it was told last.
         jobs: Processes that read at once, see `read_files`; as many as pay where None.
@@ -61,8 +65,29 @@ def read_recording(
     """
     readings = read_ranks(paths, schedule, labels=labels, mesh=mesh, progress=progress, jobs=jobs)
     source = printable(", ".join(map(str, paths)) if len(paths) <= 3 else f"{paths[0]} and {len(paths) - 1} more")
-    recording = recording_of(readings, source, schedule, mesh)
+    beside = None if schedule is not None else _beside(paths)
+    recording = recording_of(readings, source, schedule, mesh, beside)
+    if beside is not None and readings and all(_is_silent(of) for one in readings for of in one.steps.values()):
+        # Who ran it left its order, so that it can be matched as if it had been named.
+        try:
+            readings = read_ranks(paths, beside, labels=labels, mesh=mesh, jobs=jobs)
+            recording = recording_of(readings, source, beside, mesh)
+        except TraceError as error:
+            recording = replace(recording, missing=(*recording.missing, error.message))
     return choose(recording, steps, replica)
+
+
+def _beside(paths: Sequence[Path]) -> Schedule | None:
+    """What was run, by the list that lies beside the traces; None where there is none that can be read."""
+    file = schedule_file(paths)
+    try:
+        return None if file is None else read_csv(file).schedule
+    except PipetraceError:
+        return None  # who needs it will say so
+
+
+def _is_silent(of: RankSteps) -> bool:
+    return of.style is LabelStyle.NONE and of.match is None
 
 
 def read_ranks(
@@ -89,8 +114,16 @@ def recording_of(
     source: str,
     schedule: Schedule | None = None,
     mesh: Mapping[str, int] | None = None,
+    expected: Schedule | None = None,
 ) -> Recording:
     """What several ranks did, put together; their steps may be moved to a common clock.
+
+    Args:
+        readings: Of each rank.
+        source: Where they are from, in words.
+        schedule: What was run, as somebody says who wants it to be matched.
+        mesh: Sizes of the job's dimensions.
+        expected: What was run, as lies beside the traces; tells which steps are whole.
 
     Raises:
         TraceError: They do not go together, or not with the schedule.
@@ -100,7 +133,8 @@ def recording_of(
     run, run_notes = _run_info(by_global)
     shared = readings[0] if len(readings) == 1 and readings[0].is_shared else None
     if shared is not None:
-        shape = Shape(len(shared.steps))
+        replicas = 1 if run is None or len(shared.steps) % run.replicas else run.replicas
+        shape = Shape(len(shared.steps) // replicas, replicas)
         steps, by_place = dict(shared.steps), dict.fromkeys(shared.steps, shared)
         global_rank = {place: place for place in steps}
         run_notes.append(SHARED)
@@ -122,15 +156,33 @@ def recording_of(
         )
     _fits(schedule, ranks, steps)
     _one_pipeline(steps, ranks)
+    together = numbered_alike(steps)
     unattached = list(attach_loose(steps, ranks))
     clocks = clocks_of(by_place, steps, ranks)
     for place, by in clocks.offsets.items():
         shifted(steps[place], by)
 
-    names, unmatched = _step_names(steps)
-    lost = Lost()
+    names = _step_names(steps)
+    if expected is not None and run is not None and expected.microbatches != run.microbatches:
+        expected = None  # it is of another run
+    judged = judge(
+        {name: _of_step(steps, name) for name in names},
+        [place for place, of in steps.items() if not _is_silent(of)],
+        ranks,
+        schedule or expected,
+    )
+    partial, why = left_out(judged)
+    unmatched = [*_absent(steps, names, partial), *([] if together is None else [together])]
+    lost, of_partial = Lost(), Lost()
     timelines = tuple(
-        assemble(ranks, _of_step(steps, name), replicas=replicas, common_clock=clocks.common, lost=lost)
+        assemble(
+            ranks,
+            _of_step(steps, name),
+            replicas=replicas,
+            apart=shared is None,
+            common_clock=clocks.common,
+            lost=of_partial if name in partial else lost,
+        )
         for name in names
     )
     found = tuple(_found(place, global_rank[place], ranks, by_place[place].path, of) for place, of in steps.items())
@@ -140,7 +192,10 @@ def recording_of(
         steps=timelines,
         step_names=names,
         found=found,
-        missing=tuple(missing_lines(ranks * replicas, steps, names, lost, unmatched)),
+        missing=(
+            *why,
+            *missing_lines(ranks * replicas, steps, [name for name in names if name not in partial], lost, unmatched),
+        ),
         notes=(
             *(note for of in readings for note in of.notes),
             *run_notes,
@@ -153,6 +208,17 @@ def recording_of(
         one_boot=clocks.one_boot,
         replicas=replicas,
         offsets={global_rank[place]: by for place, by in clocks.offsets.items()},
+        recomputed=tuple(
+            {
+                (place // ranks, code): ns
+                for place, step in _of_step(steps, name).items()
+                for code, ns in step.recomputed.items()
+            }
+            for name in names
+        ),
+        tells_recompute=all(of.tells_recompute for of in steps.values()),
+        left_out={name: str(judged[name]) for name in partial},
+        steps_found=len(names),
     )
 
 
@@ -173,8 +239,7 @@ def _found(place: int, rank: int, ranks: int, file: Path, of: RankSteps) -> Rank
 
 
 def _fits(schedule: Schedule | None, ranks: int, steps: Mapping[int, RankSteps]) -> None:
-    silent = any(of.style is LabelStyle.NONE and of.match is None for of in steps.values())
-    if schedule is None or not silent:
+    if schedule is None or not any(map(_is_silent, steps.values())):
         return
     if ranks != schedule.ranks:
         raise TraceError(
@@ -277,22 +342,18 @@ def _shared_cores(info: RunInfo) -> list[str]:
     return [f"{processes} ranks shared {cpus} CPUs: what they computed took longer by their waiting for a core"]
 
 
-def _step_names(steps: Mapping[int, RankSteps]) -> tuple[tuple[str, ...], list[str]]:
-    """The steps, in order, and the ranks that lack some."""
-    names: dict[str, None] = {}
-    for of in steps.values():
-        if set(of.steps) != {WHOLE_TRACE}:
-            names.update(dict.fromkeys(of.steps))
-    if not names:
-        return (WHOLE_TRACE,), []
-    unmatched = []
+def _step_names(steps: Mapping[int, RankSteps]) -> tuple[str, ...]:
+    """The steps, in order."""
+    names = {name for of in steps.values() if set(of.steps) != {WHOLE_TRACE} for name in of.steps}
+    return tuple(sorted(names, key=_natural)) or (WHOLE_TRACE,)
+
+
+def _absent(steps: Mapping[int, RankSteps], names: Sequence[str], partial: Sequence[str]) -> Iterator[str]:
+    """The ranks that lack some of the steps that were not left out, a line each."""
     for rank, of in steps.items():
-        absent = [name for name in names if name not in of.steps]
-        if set(of.steps) == {WHOLE_TRACE} and len(names) == 1:
-            continue
-        if absent:
-            unmatched.append(f"rank {rank} does not have {', '.join(absent[:5])}{' …' if len(absent) > 5 else ''}")
-    return tuple(sorted(names, key=_natural)), unmatched
+        absent = [name for name in names if name not in of.steps and name not in partial]
+        if absent and not (set(of.steps) == {WHOLE_TRACE} and len(names) == 1):
+            yield f"rank {rank} does not have {', '.join(absent[:5])}{' …' if len(absent) > 5 else ''}"
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -7,15 +7,27 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.cli.warm import Warm
+
+warm: Warm | None = None
+"""What runs commands that need no environment of their own, once it is there."""
+
+_ALIKE = {"COLUMNS"}
+"""Variables that are first read when a command runs."""
+
 
 def pipetrace(
-    *arguments: object, cwd: Path | None = None, timeout: float = 120, **environment: str
+    *arguments: object, cwd: Path | None = None, timeout: float = 240, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """`pipetrace ARGUMENTS`, at 80 columns and without colour."""
+    texts = list(map(str, arguments))
+    variables = os.environ | {"COLUMNS": "80", "NO_COLOR": "1"} | environment
+    if warm is not None and environment.keys() <= _ALIKE:
+        return warm.run(texts, cwd, variables, timeout)
     return subprocess.run(
-        [sys.executable, "-m", "pipetrace", *map(str, arguments)],
+        [sys.executable, "-m", "pipetrace", *texts],
         cwd=cwd,
-        env=os.environ | {"COLUMNS": "80", "NO_COLOR": "1"} | environment,
+        env=variables,
         capture_output=True,
         encoding="utf-8",
         timeout=timeout,

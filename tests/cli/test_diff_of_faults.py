@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipetrace.costs_io import parse_costs
+from pipetrace.diff_run import diff_traces
+from pipetrace.execute import RunConfig
+from pipetrace.execute import run as execute
+from pipetrace.execute.inject import parse_injections
+from pipetrace.execute.launcher import Launcher
+from pipetrace.report.verdict import verdict
+from pipetrace.schedules import build
 from tests.cli.command import pipetrace, refusal
 
 TRACES = Path(__file__).parent.parent / "data" / "traces"
@@ -52,12 +61,29 @@ def test_a_slow_rank_is_named_and_not_communication(slow: Path) -> None:
     assert max(of["waterfall"]["bars"], key=lambda bar: int(bar["size_ns"]))["name"] == "compute of rank 1"
 
 
-def test_a_slow_link_is_named(tmp_path: Path) -> None:
-    of = diffed(run(tmp_path / "RUN", "zbv", "-p", 2, "-m", 4, "--inject", "link0-1:+40ms"))
-    holds_together(of)
-    assert of["faults"][0]["kind"] == "link"
-    assert "link 0→1" in of["faults"][0]["names"]
-    assert of["verdict"][0].startswith("Link 0→1 takes ")
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[Launcher]:
+    """Starts ranks of several runs, for one import of torch."""
+    with Launcher() as of:
+        yield of
+
+
+FAULTS = {
+    "rank2:compute*4": "Rank 2's compute takes ",
+    "link1-2:+60ms": "Link 1→2 takes ",
+    "rank0:gap+30ms": "Rank 0 pauses ",
+}
+"""Far above what other work on the machine does to processes that mostly sleep."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", ["1f1b", "zbv", "dualpipev"])
+def test_the_first_sentence_names_the_fault(name: str, fault: str, tmp_path: Path, launcher: Launcher) -> None:
+    config = RunConfig(costs=parse_costs("F=5,I=5,W=5"), steps=1, warmup=0, inject=parse_injections([fault]))
+    execute(build(name, 3, 6 if name == "dualpipev" else 4), config, tmp_path / "RUN", launcher=launcher)
+    of = diff_traces([tmp_path / "RUN"])
+    assert of.analysis.waterfall.residual == 0
+    assert verdict(of.analysis)[0].startswith(FAULTS[fault])
 
 
 def test_a_threshold_ends_with_its_own_code(slow: Path) -> None:
@@ -78,6 +104,11 @@ def test_before_and_after(slow: Path, tmp_path: Path) -> None:
     back = diffed(healthy, "--before", slow, "-o", tmp_path / "x.html")
     assert back["faults"][0]["effect_ns"] < 0
     assert "before, " in (tmp_path / "x.html").read_text(encoding="utf-8")
+
+
+def test_what_ran_another_schedule_is_not_before(slow: Path) -> None:
+    said = refusal("diff", slow, "--before", TRACES / "rt-zbh1_pp4_mb8_mlp")
+    assert "rt-zbh1_pp4_mb8_mlp ran another schedule" in said
 
 
 def test_waits_inside_torchs_labels_are_waits(tmp_path: Path) -> None:
@@ -103,6 +134,9 @@ def test_a_rank_that_is_absent_is_not_idle(slow: Path, tmp_path: Path) -> None:
     of = diffed(tmp_path, "--from", slow / "schedule.csv")
     holds_together(of)
     assert [rank["rank"] for rank in of["waiting"]["measured"]] == [0, 2]
+    assert of["verdict"][0].startswith("Rank 1 was not recorded: what others waited for from it (rank ")
+    assert not [fault for fault in of["faults"] if fault["kind"] in ("gap", "delayed") and fault["total_ns"] > 2e7]
+    assert {rank["rank"]: rank["unrecorded_ns"] > 2e7 for rank in of["waiting"]["measured"]}[0]
     assert of["per_rank"][1]["busy_ns"]["measured"] is None
     whole = 2 * of["makespan_ns"]["measured"]
     idle = sum(rank["global_idle_ns"]["measured"] or 0 for rank in of["per_rank"])

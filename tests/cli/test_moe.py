@@ -41,6 +41,9 @@ def test_the_grains_agree_and_the_difference_is_told() -> None:
     assert isinstance(moe, dict)
     assert (moe["order"], moe["layers"]) == ("dualpipe", 1)
     assert moe["whole_stages_makespan_ns"] == gen(*sizes, "--grain", "stage")["makespan_ns"]
+    inline = gen(*sizes, "--moe-order", "aligned", "--p2p", "1", "--wait", "inline")
+    assert isinstance(inline["moe"], dict)
+    assert inline["moe"]["whole_stages_makespan_ns"] == inline["makespan_ns"]
 
 
 def test_csv_comes_back(tmp_path: Path) -> None:
@@ -68,7 +71,7 @@ def test_costs_of_a_model(tmp_path: Path) -> None:
     ("options", "words"),
     [
         ("--moe-order serial --no-split", "does not split the backward"),
-        ("--layers 1 --wait inline", "posted ahead only"),
+        ("--layers 1 --wait dataflow", "order on two lanes is fixed"),
         ("--layers 1 --comms", "lists its sends and receives"),
         ("--parts a2a.W=1", "a2a has no weights"),
     ],

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-import contextlib
+import random
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,18 @@ def test_nothing_to_open(tmp_path: Path) -> None:
     assert "FILE" in misuse("open")
 
 
+def _free_port() -> int:
+    """One that the system gives nobody who asks for any, until it is taken here."""
+    while True:
+        port = random.SystemRandom().randrange(61_000, 65_000)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+
+
 def test_it_says_where_and_gives_up_in_time(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[]")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = _free_port()
     ran = pipetrace("open", tmp_path / "x.json", "--no-browser", "--port", port, "--timeout", 0.5)
     assert f"url=http%3A%2F%2F127.0.0.1%3A{port}%2Fx.json" in ran.stderr or f"127.0.0.1:{port}/x.json" in ran.stderr
     assert ran.returncode == 1
@@ -54,15 +62,24 @@ def test_what_is_no_trace(content: bytes, tmp_path: Path) -> None:
     assert "is no trace" in refusal("open", tmp_path / "x.json", "--no-browser")
 
 
+def _take(taken: socket.socket, port: int) -> None:
+    """Listens; another program that has the port, perhaps these tests once more, has it for a moment or for long."""
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    for _ in range(600):
+        try:
+            taken.bind(("127.0.0.1", port))
+            taken.listen()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+
+
 @pytest.mark.parametrize("content", [b" \n {}", b"\xef\xbb\xbf[]", b"\x1f\x8b", b"\n\x03abc"])
 def test_another_ui_takes_any_free_port(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_bytes(content)
     with socket.socket() as taken:
-        # Whoever has it, us or another program: the hosted UI's port cannot be had.
-        with contextlib.suppress(OSError):
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            taken.bind(("127.0.0.1", 9001))
-            taken.listen()
+        _take(taken, 9001)
         arguments = ("open", tmp_path / "x.json", "--no-browser", "--timeout", 0.2)
         ran = pipetrace(*arguments, "--ui", "http://127.0.0.1:8000")
         assert "nothing fetched" in ran.stderr

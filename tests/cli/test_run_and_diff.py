@@ -55,9 +55,15 @@ def test_diff_needs_nothing_but_the_folder(folder: Path, tmp_path: Path) -> None
     assert max(map(len, ran.stdout.splitlines())) <= 80
     page = (alone / "diff.html").read_text(encoding="utf-8")
     assert "zb-h1" in page
+    content = trace.read_bytes()
+    places = [content.index(f"rank {rank} {label}".encode()) for rank in range(3) for label in ("ideal", "measured")]
+    assert places == sorted(places)
+    # Chrome JSON is one option away, and replaces neither.
+    ran = pipetrace("diff", alone, "-o", alone / "diff.json.gz")
+    assert ran.stderr.splitlines() == [f"wrote {alone / 'diff.json.gz'}"]
     events = json.loads(gzip.decompress((alone / "diff.json.gz").read_bytes()))["traceEvents"]
-    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
-    assert len(names) >= 6
+    assert len({event["args"]["name"] for event in events if event["name"] == "process_name"}) >= 6
+    assert trace.read_bytes() == content
 
 
 def test_diff_for_a_script_or_against_another_run_replaces_no_page(copied: Path) -> None:
@@ -124,6 +130,9 @@ def test_parts_of_moe_layers_run_and_their_all_to_alls_are_told(tmp_path: Path) 
     document = json.loads(diff.stdout)
     assert (document["missing"], document["extra"], document["reordered"]) == ([], [], [])
     ideal, measured = document["all_to_all"]["ideal"], document["all_to_all"]["measured"]
+    pairs = [of.pop("pairs") for of in (ideal, measured)]
+    assert [pair["pair"] for pair in pairs[0]] == [pair["pair"] for pair in pairs[1]] != []
+    assert {pair["compute_ns"] for pair in pairs[0]} == {2 * (3 + 3) * 3 * 1_000_000}
     assert measured == {name: steps[0]["moe"][name.replace("time", "all_to_all")] for name in measured}
     for rank in range(2):
         assert ideal["time_ns"][rank] == 2 * 4 * 2 * 4 * 3_000_000 <= measured["time_ns"][rank]

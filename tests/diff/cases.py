@@ -11,6 +11,7 @@ from pipetrace.action import NO_ACTION, Action, BoolArray, Pair
 from pipetrace.costs import Costs
 from pipetrace.diff.replay import NEVER, Graph, Inputs, arrivals
 from pipetrace.diff.work import Work
+from pipetrace.metrics.tiles import Lookup
 from pipetrace.schedule import Schedule
 from pipetrace.timeline import Lane, Tile, Timeline
 from pipetrace.waiting import Wait, Waiting
@@ -108,6 +109,22 @@ class Step:
                 ),
             ]  # fmt: skip
         return Timeline.from_tiles(work.schedule.ranks, tiles)
+
+    def recorded(self) -> Timeline:
+        """The same as a profiler records it: a wait begins when the lane is free, and ends when the data is there."""
+        timeline, work = self.timeline(), self.work
+        ((start, end),) = self.order.play([self.inputs])
+        idle = np.append(end, 0)[self.order.previous][work.consumer]
+        use = start[work.consumer]
+        at = Lookup(work.receive, np.arange(work.receive.size, dtype=np.int64)).find(timeline.code)
+        mine, at = (at >= 0) & (timeline.lane == Lane.RECV), np.maximum(at, 0)
+        waited = np.where(mine, np.minimum(idle[at], use[at]), timeline.waited)
+        ends = np.where(mine, np.minimum(np.maximum(timeline.end, waited + 1_000), use[at]), timeline.end)
+        columns = {name: getattr(timeline, name) for name in ("rank", "lane", "code", "partner", "start", "posted")}
+        return Timeline.from_columns(timeline.ranks, columns | {"end": ends, "waited": waited}, epoch=_RECORDED)
+
+
+_RECORDED = 1_700_000_000 * 10**9
 
 
 def _item(work: Work, row: int) -> Action | Pair:

@@ -13,6 +13,7 @@ from pipetrace.costs import Costs, StageCosts
 from pipetrace.diff import Analysis, diff
 from pipetrace.diff.contrast import overlapped_against_alone, stage_balance
 from pipetrace.diff.document import document, slip_parts
+from pipetrace.diff.fault import FaultKind
 from pipetrace.diff.reference import balanced_costs, makes_no_gradient, typical_costs
 from pipetrace.fit import fit_costs
 from pipetrace.schedule import Schedule
@@ -32,7 +33,7 @@ def slow_rank(name: str = "1f1b", *, fitted: bool = False) -> Analysis:
     held = [stage for stage in range(schedule.stages) if schedule.placement.rank(stage) == 2]
     slow = Costs(COSTS.default, {stage: StageCosts(15 * MS, 18 * MS, 12 * MS) for stage in held}, p2p=200_000)
     measured = simulate(schedule, slow)
-    costs = fit_costs([measured]) if fitted else COSTS
+    costs = typical_costs(fit_costs([measured])) if fitted else COSTS
     return Analysis(diff(simulate(schedule, costs), measured), schedule, costs, fitted=fitted, steps=[measured])
 
 
@@ -76,6 +77,16 @@ def test_how_the_ranks_wait_is_part_of_the_ideal(waiting: Waiting) -> None:
     assert of.found.faults == ()
 
 
+@pytest.mark.parametrize("told", [False, True])
+def test_receives_at_their_use_are_late_only_where_they_are_meant_to_be_ahead(told: bool) -> None:
+    schedule = build("zb-h1", 4, 8)
+    free = Costs(COSTS.default)
+    timeline = simulate(schedule, Costs(COSTS.default, p2p=3 * MS), Waiting(Wait.INLINE))
+    waiting = Waiting() if told else Waiting(Wait.INLINE)
+    of = Analysis(diff(simulate(schedule, free, waiting), timeline), schedule, free, waiting=waiting)
+    assert any(fault.kind is FaultKind.RECEIVE for fault in of.found.faults) is told
+
+
 def test_two_measured_steps() -> None:
     after = slow_rank()
     schedule = after.schedule
@@ -115,7 +126,8 @@ def test_a_first_stage_without_an_input_gradient_is_no_slow_one() -> None:
     assert not makes_no_gradient(Costs(stages={stage: StageCosts(10, 12, 8) for stage in range(4)}))
     schedule = build("zb-h1", 4, 8)
     measured = simulate(schedule, fitted)
-    of = Analysis(diff(simulate(schedule, fitted), measured), schedule, fit_costs([measured]), fitted=True)
+    costs = typical_costs(fit_costs([measured]))
+    of = Analysis(diff(simulate(schedule, costs), measured), schedule, costs, fitted=True)
     assert of.found.faults == ()
 
 

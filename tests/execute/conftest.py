@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 import pipetrace
 from pipetrace.costs import Costs, StageCosts
 from pipetrace.execute import RunConfig, RunResult, run
+from pipetrace.execute.launcher import Launcher
+from tests.execute.processes import own_descendants
 
 MS = 1_000_000
 
@@ -20,3 +23,12 @@ def sleep_run(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     costs = Costs(StageCosts(F=3 * MS, I=2 * MS, W=1 * MS))
     config = RunConfig(costs=costs, steps=2, check=True)
     return run(pipetrace.build("zb-h1", 4, 6), config, folder)
+
+
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[Launcher]:
+    """Forks the ranks of a module's runs from one process, which imports torch once for all of them."""
+    before = own_descendants()
+    with Launcher() as of:
+        yield of
+    assert own_descendants() <= before

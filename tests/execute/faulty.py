@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import torch
 
-from pipetrace.action import Action, Kind
+from pipetrace.action import Action, Kind, parse_action
+from pipetrace.execute.board import Board, Line, Phase
 from pipetrace.execute.config import RunConfig
+from pipetrace.execute.program import Program
+from pipetrace.execute.recorder import Recorder
+from pipetrace.execute.result import RankCheck
 from pipetrace.execute.stages.autograd_stage import AutogradStage
 from pipetrace.execute.stages.moe_stage import MoeStage
-from pipetrace.execute.workloads.base import Host
+from pipetrace.execute.workloads.base import Host, Stages
 from pipetrace.execute.workloads.moe import MoeWorkload
 from pipetrace.execute.workloads.sleep import SleepStage, SleepWorkload
 from pipetrace.execute.workloads.transformer import TransformerWorkload
@@ -21,6 +30,37 @@ from pipetrace.schedule import Schedule
 
 WHERE = (1, 2)
 """(stage, microbatch) whose forward breaks, in the second step: there is something recorded by then."""
+
+CALM = "PIPETRACE_TESTS_CALM"
+"""The variable that names the file which a rank writes once all others wait for it and nothing moves any more: with its
+process id where it then stops."""
+
+
+def await_others(*awaited: tuple[int, Phase, str]) -> None:
+    """Returns when each rank is in its phase of its action, for good: it needs the rank that calls."""
+    board, wanted = _board(), [(rank, phase, parse_action(text).code) for rank, phase, text in awaited]
+    while not all((int(c[0]), int(c[1])) == (phase, code) for rank, phase, code in wanted for c in [board[rank]]):
+        time.sleep(0.005)
+
+
+def _board() -> Any:
+    """All lines of the board of which a rank, up the stack, writes one."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "run_steps":
+        frame = frame.f_back
+    assert frame is not None
+    line = frame.f_locals["line"]
+    assert isinstance(line, Line)
+    whole = line._cells.base
+    assert whole is not None
+    return whole.reshape(-1, Board(1).cells.shape[1])
+
+
+def _calm(text: str = "") -> None:
+    await_others((0, Phase.WAITING, "0RECV_B1"), (2, Phase.WAITING, "2RECV_F2"))
+    path = Path(os.environ[CALM])
+    path.with_suffix(".new").write_text(text)
+    path.with_suffix(".new").replace(path)
 
 
 class _BreakingStage(SleepStage):
@@ -58,12 +98,24 @@ def _raise() -> None:
 
 
 def _hang() -> None:
+    _calm()
     time.sleep(1000)
 
 
 def _hang_deaf() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    _calm()
     time.sleep(1000)
+
+
+def _stop() -> None:
+    _calm(str(os.getpid()))
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _be_killed() -> None:
+    _calm()
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def raising(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
@@ -71,7 +123,7 @@ def raising(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
 
 
 def killed(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
-    return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    return _BreakingWorkload(schedule, config, _be_killed)
 
 
 def unnamed_signal(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
@@ -83,7 +135,7 @@ def terminated(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorklo
 
 
 def stopped(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
-    return _BreakingWorkload(schedule, config, lambda: os.kill(os.getpid(), signal.SIGSTOP))
+    return _BreakingWorkload(schedule, config, _stop)
 
 
 def exiting(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
@@ -140,7 +192,7 @@ class _BreakingMoe(MoeWorkload):
 
             def killing(microbatch: int, value: torch.Tensor | None) -> torch.Tensor | None:
                 if workload.steps == 2 and microbatch == WHERE[1]:
-                    time.sleep(0.3)  # for the other replica to wait for this one
+                    await_others((1, Phase.EXCHANGING, "1F2"))
                     os.kill(os.getpid(), signal.SIGKILL)
                 return forward(microbatch, value)
 
@@ -149,7 +201,7 @@ class _BreakingMoe(MoeWorkload):
 
 
 def killed_in_a_replica(schedule: Schedule, config: RunConfig, host: Host) -> MoeWorkload:
-    return _BreakingMoe(schedule, config, host.exchange)
+    return _BreakingMoe(schedule, config, host)
 
 
 class _Disagreeing(SleepWorkload):
@@ -170,3 +222,46 @@ class _Disagreeing(SleepWorkload):
 
 def disagreeing(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
     return _Disagreeing(schedule, config, host)
+
+
+def _await_the_order_to_end() -> None:
+    """And stays on for longer than one that does not obey is given."""
+    told, handler = threading.Event(), signal.getsignal(signal.SIGTERM)
+
+    def tell(number: int, frame: FrameType | None) -> None:
+        told.set()
+        assert callable(handler)
+        handler(number, frame)
+
+    signal.signal(signal.SIGTERM, tell)
+    assert told.wait(100)
+    signal.signal(signal.SIGTERM, handler)
+    time.sleep(1.0)
+
+
+class _Unequal(SleepWorkload):
+    """Whose stage 1 breaks in the check, while the rank of stage 0 writes its trace until it is told to end."""
+
+    def __init__(self, schedule: Schedule, config: RunConfig, host: Host) -> None:
+        super().__init__(schedule, config, host)
+        finish = Recorder.finish
+
+        def held_up(recorder: Recorder, folder: Path, scratch: Path) -> None:
+            if self._first:
+                _await_the_order_to_end()
+            finish(recorder, folder, scratch)
+
+        Recorder.finish = held_up  # type: ignore[method-assign, assignment]
+
+    def stage(self, pipe: int, stage: int) -> SleepStage:
+        self._first = stage == 0
+        return super().stage(pipe, stage)
+
+    def check(self, program: Program, stages: Stages, tick: Callable[[], None]) -> RankCheck:
+        if not self._first:
+            raise ValueError("no such luck")
+        return super().check(program, stages, tick)
+
+
+def unequal(schedule: Schedule, config: RunConfig, host: Host) -> SleepWorkload:
+    return _Unequal(schedule, config, host)

@@ -11,6 +11,7 @@ from pipetrace.execute.board import Board
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.program import Transfer, compile_rank
 from pipetrace.execute.stages.base import Stage
+from pipetrace.execute.step import Seat
 from pipetrace.execute.waits import step_of
 from pipetrace.execute.workloads.base import Workload
 from pipetrace.schedule import Schedule
@@ -70,16 +71,9 @@ def run_rank(
     """Runs one rank's steps here."""
     stages = {held: workload.stage(*held) for held in schedule.placement.held_by(rank)}
     labels, transport = Labels(), Loopback()
-    step = step_of(
-        schedule,
-        config or RunConfig(),
-        compile_rank(schedule, rank),
-        stages,
-        transport,
-        workload.buffer,
-        Board(schedule.ranks).line(rank),
-        labels,
-    )
+    line = Board(schedule.ranks).line(rank)
+    seat = Seat(compile_rank(schedule, rank), stages, transport, workload.buffer, line, labels)
+    step = step_of(schedule, config or RunConfig(), seat)
     for _ in range(steps):
         step.run()
     return stages, labels, transport

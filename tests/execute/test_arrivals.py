@@ -25,7 +25,7 @@ class Held:
         self.error = error
 
     def wait(self) -> None:
-        assert self.gate.wait(10)
+        assert self.gate.wait(60)
         if self.error is not None:
             raise self.error
 
@@ -70,7 +70,7 @@ def test_what_has_come_is_told_and_streams_do_not_wait_for_each_other() -> None:
         watched.post_receive(VALUE, receive)
     backward = next(i for i, r in enumerate(RECEIVES) if r.sender == 2)
     inner.held[backward].gate.set()
-    assert some.wait(10)
+    assert some.wait(60)
     assert told == [RECEIVES[backward]]
 
 

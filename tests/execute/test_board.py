@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import itertools
+import threading
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 import pipetrace
 from pipetrace.action import NO_ACTION, parse_action
-from pipetrace.execute.board import Board, Phase
+from pipetrace.execute.board import Board, LaneLine, Phase
 
 SCHEDULE = pipetrace.build("1f1b", 3, 2)
 
@@ -49,6 +54,63 @@ def test_every_phase_can_be_described() -> None:
         board.line(0).at(phase, parse_action("1RECV_F0").code)
         assert board.describe(0, SCHEDULE)
         assert board.phase(0) is phase is board.line(0).phase
+
+
+def test_a_rank_that_is_met_while_it_writes_can_be_described() -> None:
+    """Half of a line is of what it did before: no combination may end the process that watches."""
+    board = Board(3)
+    texts = ("1F1", "1B0", "1RECV_F1", "1RECV_B0", "1SEND_F0", "1SEND_B1", "1REDUCE_GRAD")
+    codes = [NO_ACTION, *(parse_action(text).code for text in texts)]
+    for phase, code, partner in itertools.product(Phase, codes, codes):
+        board.line(1).at(phase, code, partner)
+        assert "{" not in board.describe(1, SCHEDULE)
+    for phase, text in ((Phase.WAITING, "1F1"), (Phase.COMPUTING, "1RECV_F1"), (Phase.POSTING, "")):
+        board.line(1).at(phase, parse_action(text).code if text else NO_ACTION)
+        assert board.describe(1, SCHEDULE) == "was between two actions of step 0"
+
+
+class _HeldUp:
+    """Cells whose writer is held up until told to go on."""
+
+    def __init__(self, cells: Any) -> None:
+        self.cells, self.came, self.go_on = cells, threading.Event(), threading.Event()
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.cells[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, slice):
+            self.came.set()
+            assert self.go_on.wait(60)
+        self.cells[key] = value
+
+
+@pytest.fixture
+def held_up() -> Iterator[tuple[Board, LaneLine, _HeldUp, threading.Thread]]:
+    """A second lane whose thread is about to show what it does, and is held up."""
+    board = Board(1)
+    beside = board.line(0).beside()
+    beside.show()
+    cells = beside._whole = _HeldUp(beside._whole)  # type: ignore[assignment]
+    assert isinstance(cells, _HeldUp)
+    writes = threading.Thread(target=beside.at, args=(Phase.COMPUTING, parse_action("0F0@0.dispatch").code))
+    writes.start()
+    assert cells.came.wait(60)
+    yield board, beside, cells, writes
+    cells.go_on.set()
+    writes.join()
+
+
+def test_a_second_lane_that_is_held_up_does_not_write_over_the_first(
+    held_up: tuple[Board, LaneLine, _HeldUp, threading.Thread],
+) -> None:
+    board, beside, cells, writes = held_up
+    threading.Timer(0.05, cells.go_on.set).start()
+    beside.hide()
+    board.line(0).at(Phase.COMPUTING, parse_action("0F0@0.mlp").code)
+    cells.go_on.set()
+    writes.join()
+    assert board.describe(0, SCHEDULE) == "was in 0F0@0.mlp of step 0"
 
 
 def test_ticks_grow_and_steps_count_when_all_are_done() -> None:

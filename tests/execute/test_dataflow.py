@@ -14,7 +14,7 @@ from pipetrace.execute.board import Board
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.inject import parse_injections
 from pipetrace.execute.program import Transfer, compile_rank
-from pipetrace.execute.step import Step
+from pipetrace.execute.step import Seat, Step
 from pipetrace.execute.waits import step_of
 from pipetrace.execute.workloads.sleep import SleepWorkload
 from pipetrace.schedule import Schedule
@@ -33,7 +33,7 @@ class Gate:
     error: Exception | None = None
 
     def wait(self) -> None:
-        assert self.opened.wait(10)
+        assert self.opened.wait(60)
         if self.error is not None:
             raise self.error
 
@@ -75,7 +75,7 @@ def step_on(
     stages = {held: workload.stage(*held) for held in schedule.placement.held_by(rank)}
     program = compile_rank(schedule, rank)
     line = Board(schedule.ranks).line(rank)
-    return step_of(schedule, config, program, stages, transport, workload.buffer, line, labels), labels
+    return step_of(schedule, config, Seat(program, stages, transport, workload.buffer, line, labels)), labels
 
 
 def compute(labels: Labels) -> list[str]:

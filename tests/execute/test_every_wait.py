@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,16 +12,8 @@ from pipetrace.execute import RunConfig, run
 from pipetrace.execute.launcher import Launcher
 from pipetrace.schedules import names
 from pipetrace.waiting import Wait
-from tests.execute.processes import own_descendants
 
 TINY = RunConfig("transformer", hidden=8, heads=1, sequence=4, batch=1, steps=1, warmup=0, check=True)
-
-
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[Launcher]:
-    with Launcher() as of:
-        yield of
-    assert not own_descendants()
 
 
 @pytest.mark.parametrize("wait", list(Wait))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -13,9 +13,12 @@ import torch
 import pipetrace
 from pipetrace.action import ALL_TO_ALL_PARTS, Action, Kind, Part, is_all_to_all, parse_action
 from pipetrace.execute.board import Board, Phase
+from pipetrace.execute.devices.threads import ThreadDevice
 from pipetrace.execute.lanes import LanesStep
 from pipetrace.execute.program import compile_rank
 from pipetrace.execute.stages.base import PartStage
+from pipetrace.execute.step import Seat, Step
+from pipetrace.execute.streams import StreamsStep
 from pipetrace.lanes import fenced_pairs
 from pipetrace.links import NO_ROW
 from pipetrace.passes import MoeOrder, Overlap, expand_moe
@@ -72,39 +75,45 @@ class Told:
 
 
 def made(
-    schedule: Schedule, pause: Callable[[], float] = lambda: 0.0
-) -> tuple[LanesStep, dict[tuple[int, int], Told], Labels, Board]:
-    """Rank 0 with its stages."""
+    schedule: Schedule, pause: Callable[[], float] = lambda: 0.0, device: ThreadDevice | None = None
+) -> tuple[Step, dict[tuple[int, int], Told], Labels, Board]:
+    """Rank 0 with its stages; its lanes are threads, or streams of a device."""
     last = schedule.stages - 1
     stages = {held: Told(held[1], held[1] == last, pause) for held in schedule.placement.held_by(0)}
     assert all(isinstance(stage, PartStage) for stage in stages.values())
     labels, board = Labels(), Board(schedule.ranks)
     line = board.line(0)
-    step = LanesStep(
-        compile_rank(schedule, 0),
-        dict(stages),
-        Loopback(),
-        lambda _receive: torch.zeros(1),
-        line,
-        labels,
-        schedule=schedule,
-        beside=line.beside(),
-    )
+    seat = Seat(compile_rank(schedule, 0), dict(stages), Loopback(), lambda _receive: torch.zeros(1), line, labels)
+    step: Step = LanesStep(seat, schedule=schedule, beside=line.beside())
+    if device is not None:
+        step = StreamsStep(seat, schedule=schedule, device=device, beside=line.beside())
     return step, stages, labels, board
 
 
+@pytest.fixture(params=["threads", "streams"])
+def device(request: pytest.FixtureRequest) -> Iterator[ThreadDevice | None]:
+    if request.param == "threads":
+        yield None
+        return
+    made = ThreadDevice()
+    yield made
+    made.close()
+
+
 @pytest.mark.parametrize("order", MoeOrder)
-def test_every_part_runs_on_its_lane_when_what_it_takes_is_there(order: MoeOrder) -> None:
+def test_every_part_runs_on_its_lane_when_what_it_takes_is_there(order: MoeOrder, device: ThreadDevice | None) -> None:
     schedule = expand_moe(pipetrace.build("dualpipev", 1, 4), Overlap(order, 2))
     chance = random.Random(7)
-    step, stages, _, _ = made(schedule, lambda: chance.random() * 0.002)
+    step, stages, _, _ = made(schedule, lambda: chance.random() * 0.002, device)
     step.run()
     when = {text: times for stage in stages.values() for text, times in stage.when.items()}
     assert len(when) == len(schedule)
     links = schedule.links
     texts = [str(Action.from_code(code)) for code in schedule.code.tolist()]
     for text, (_, _, thread) in when.items():
-        assert (thread == "all-to-all") == (parse_action(text).part in ALL_TO_ALL_PARTS)
+        assert (thread == ("all-to-all" if device is None else "stream 1")) == (
+            parse_action(text).part in ALL_TO_ALL_PARTS
+        )
     travels = is_all_to_all(schedule.code).tolist()
     gathers = set(fenced_pairs(schedule).tolist())
     for row, text in enumerate(texts):
@@ -122,14 +131,22 @@ def test_every_part_runs_on_its_lane_when_what_it_takes_is_there(order: MoeOrder
 
 def test_compute_goes_on_beside_an_all_to_all_and_says_when_it_waits_for_one() -> None:
     schedule = expand_moe(pipetrace.build("dualpipev", 1, 4), Overlap(MoeOrder.ALIGNED))
-    step, stages, labels, _ = made(schedule, lambda: 0.003)
+    step, stages, labels, _ = made(schedule)
+    both = threading.Barrier(2, timeout=60)
+
+    def begun(action: Action) -> None:
+        if str(action) in ("1F1@0.dispatch", "0B0@0.mlp"):
+            both.wait()  # for the other to have begun: one after the other they would never end
+        give_up = time.monotonic() + 60
+        while str(action) == "0F0@0.dispatch" and f"WAIT:{action}" not in [text for _, text in labels.seen]:
+            assert time.monotonic() < give_up
+            time.sleep(0.001)
+
+    for stage in stages.values():
+        stage.fault = begun
     for _ in range(2):
         labels.seen.clear()
         step.run()
-        when = [times for stage in stages.values() for times in stage.when.values()]
-        exchanges = [(start, end) for start, end, thread in when if thread == "all-to-all"]
-        computes = [(start, end) for start, end, thread in when if thread != "all-to-all"]
-        assert any(start < b and a < end for start, end in exchanges for a, b in computes)
         texts = [text for _, text in labels.seen]
         assert {text[3:] for text in texts if text.startswith("PP:")} == {
             str(Action.from_code(code)) for code in schedule.code.tolist()
@@ -143,9 +160,9 @@ def test_compute_goes_on_beside_an_all_to_all_and_says_when_it_waits_for_one() -
 
 
 @pytest.mark.parametrize("part", [Part.MLP, Part.COMBINE])
-def test_what_breaks_on_either_lane_ends_the_step(part: Part) -> None:
+def test_what_breaks_on_either_lane_ends_the_step(part: Part, device: ThreadDevice | None) -> None:
     schedule = expand_moe(pipetrace.build("dualpipev", 1, 4), Overlap(MoeOrder.ALIGNED))
-    step, stages, _, board = made(schedule)
+    step, stages, _, board = made(schedule, device=device)
 
     def fault(action: Action) -> None:
         if (action.kind, action.stage, action.part, action.microbatch) == (Kind.F, 1, part, 1):
@@ -165,13 +182,14 @@ def test_the_board_tells_of_the_lane_that_broke_while_the_other_was_busy() -> No
 
     def breaks(action: Action) -> None:
         if (action.kind, action.part, action.microbatch) == (Kind.F, Part.COMBINE, 1):
-            assert computing.wait(20)
+            assert computing.wait(60)
             raise ConnectionError("gone")
 
     def computes(action: Action) -> None:
         if (action.kind, action.part, action.microbatch) == (Kind.B, Part.ATTN, 0):
             computing.set()
-            give_up = time.monotonic() + 20
+            give_up = time.monotonic() + 60
+            assert isinstance(step, LanesStep)
             while step._error is None and time.monotonic() < give_up:
                 time.sleep(0.001)
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,12 @@ import pytest
 import pipetrace
 from pipetrace.costs import Costs, StageCosts
 from pipetrace.errors import RunError
-from pipetrace.execute import RunConfig, run
+from pipetrace.execute import RunConfig, launcher, run
 from pipetrace.execute.folder import claim
 from pipetrace.execute.job import Job
 from pipetrace.execute.launcher import Launcher
 from pipetrace.execute.runner import describe
+from pipetrace.execute.signals import is_stopped
 from tests.execute import faulty
 from tests.execute.processes import descendants, end_within, own_descendants
 
@@ -68,14 +70,16 @@ def test_nothing_outlives_a_caller_that_is_killed(tmp_path: Path) -> None:
         below = descendants(process.pid)
         assert len(below) == 3  # the supervisor and two ranks
         process.kill()
-        assert end_within(below, 10)
+        assert end_within(below, 60)
 
 
-def test_a_supervisor_that_is_killed_takes_the_ranks_with_it(tmp_path: Path) -> None:
+def test_a_supervisor_that_is_killed_takes_the_ranks_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipetrace.execute.launcher._CLOSING_S", 120.0)
     below: set[int] = set()
 
     def kill(text: str) -> None:
-        if text.startswith("step "):
+        # More steps may have been told before it was killed.
+        if text.startswith("step ") and not below:
             below.update(own_descendants())
             parents = {pid for pid in below if descendants(pid)}
             assert len(parents) == 1
@@ -85,11 +89,10 @@ def test_a_supervisor_that_is_killed_takes_the_ranks_with_it(tmp_path: Path) -> 
     with pytest.raises(RunError, match="the process that starts the ranks was killed by SIGKILL"):
         run(pipetrace.build("1f1b", 2, 2), config, tmp_path, kill)
     assert len(below) == 3
-    assert end_within(below, 10)
+    assert end_within(below, 60)
 
 
 def test_a_supervisor_that_is_stopped_does_not_hang_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipetrace.execute.launcher._SILENCE_S", 2.0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temp"))
     (tmp_path / "temp").mkdir()
     below: set[int] = set()
@@ -99,13 +102,20 @@ def test_a_supervisor_that_is_stopped_does_not_hang_the_caller(tmp_path: Path, m
             below.update(own_descendants())
             (parent,) = (pid for pid in below if descendants(pid))
             os.kill(parent, signal.SIGSTOP)
+            while not is_stopped(parent):
+                time.sleep(0.01)
 
-    config = RunConfig(costs=Costs(StageCosts(MS, MS, MS)), steps=1_000_000, timeout=1.0)
+    # Its silence is only long from when it cannot say anything any more.
+    receive = launcher._receive
+    monkeypatch.setattr(
+        "pipetrace.execute.launcher._receive", lambda control, patience: receive(control, 0.5 if below else patience)
+    )
+    config = RunConfig(costs=Costs(StageCosts(MS, MS, MS)), steps=1_000_000)
     with pytest.raises(RunError, match="the process that starts the ranks is stopped") as caught:
         run(pipetrace.build("1f1b", 2, 2), config, tmp_path / "run", stop)
     assert "SIGCONT" in caught.value.hint
     assert len(below) == 3
-    assert end_within(below, 10)
+    assert end_within(below, 60)
     assert not list((tmp_path / "temp").iterdir())
 
 
@@ -113,6 +123,7 @@ def test_a_run_that_is_interrupted_ends_by_itself(tmp_path: Path, monkeypatch: p
     """Nobody has to be killed, for which the caller would wait long."""
     killed: list[int] = []
     monkeypatch.setattr("pipetrace.execute.launcher._kill_group", lambda process: killed.append(process.pid))
+    monkeypatch.setattr("pipetrace.execute.launcher._END_S", 120.0)  # for a busy machine
 
     def interrupt(text: str) -> None:
         if text.startswith("step "):
@@ -126,6 +137,7 @@ def test_a_run_that_is_interrupted_ends_by_itself(tmp_path: Path, monkeypatch: p
 
 
 def test_a_supervisor_that_crashes_is_not_called_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipetrace.execute.launcher._CLOSING_S", 120.0)
     # The line closes a while before the process ends.
     start = "import sys, os, time; os.close(int(sys.argv[1])); time.sleep(0.3); sys.exit('a crash')"
     monkeypatch.setattr("pipetrace.execute.launcher._START", start)
@@ -144,9 +156,9 @@ def test_several_runs_need_torch_once_and_a_broken_one_ends_them(tmp_path: Path)
     schedule = pipetrace.build("1f1b", 2, 4)
     config = RunConfig(costs=Costs(StageCosts(MS, MS, MS)), steps=3, warmup=0, check=True)
     supervisors: list[int] = []
-    with Launcher() as launcher:
+    with Launcher() as of:
         for number in range(2):
-            result = run(schedule, config, tmp_path / str(number), launcher=launcher)
+            result = run(schedule, config, tmp_path / str(number), launcher=of)
             assert result.check is not None
             assert result.check.passed
             supervisors += own_descendants()
@@ -156,7 +168,7 @@ def test_several_runs_need_torch_once_and_a_broken_one_ends_them(tmp_path: Path)
         with claim(tmp_path / "broken", schedule, info) as claimed:
             job = Job(schedule, config, info, claimed, f"{faulty.__name__}:raising", 60.0)
             with pytest.raises(RunError, match="raised ValueError"):
-                launcher.run(job, told.append)
+                of.run(job, told.append)
         assert not own_descendants()
         # What was printed before is not lost.
         assert "rank 1: about to break" in told

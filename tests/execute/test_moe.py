@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 
 import pytest
 import torch
@@ -14,15 +13,16 @@ import torch
 import pipetrace
 from pipetrace.action import Action, Kind, Part, parse_action
 from pipetrace.execute.config import RunConfig
-from pipetrace.execute.expert_parallel import Alone, members_of
 from pipetrace.execute.program import compile_rank
 from pipetrace.execute.result import CheckReport
 from pipetrace.execute.stages.base import Stage
 from pipetrace.execute.stages.moe_stage import FORWARD, MoeStage
+from pipetrace.execute.workloads.base import Host
 from pipetrace.execute.workloads.moe import MoeWorkload
 from pipetrace.execute.workloads.moe_reference import orders_of
 from pipetrace.schedule import Schedule
 from tests.execute.in_process import run_rank
+from tests.execute.replicas import Member, Net
 
 CONFIG = RunConfig("moe", hidden=8, heads=2, sequence=4, batch=2, layers=2, experts=4, expert_hidden=6, ep=1, top_k=2)
 SCHEDULE = pipetrace.build("gpipe", 1, 3)
@@ -33,35 +33,8 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-class Together:
-    """All-to-alls among threads."""
-
-    def __init__(self, replicas: int) -> None:
-        self.replicas = replicas
-        self.barrier = Barrier(replicas)
-        self.given: list[tuple[torch.Tensor, ...]] = [()] * replicas
-
-    def of(self, replica: int) -> Member:
-        return Member(self, replica)
-
-
-class Member:
-    def __init__(self, together: Together, replica: int) -> None:
-        self._together, self.replica, self.replicas = together, replica, together.replicas
-        self.calls = 0
-
-    def all_to_all(self, rows: torch.Tensor, sent: Sequence[int], received: Sequence[int]) -> torch.Tensor:
-        self.calls += 1
-        self._together.given[self.replica] = rows.split_with_sizes(list(sent))
-        self._together.barrier.wait(10)
-        taken = [given[self.replica] for given in self._together.given]
-        self._together.barrier.wait(10)
-        assert [len(its) for its in taken] == list(received)
-        return torch.cat(taken)
-
-
 def checked(config: RunConfig, spoil: Callable[[MoeStage], None] = lambda _stage: None) -> CheckReport:
-    workload = MoeWorkload(SCHEDULE, config, Alone())
+    workload = MoeWorkload(SCHEDULE, config, Host())
     stages, _, _ = run_rank(SCHEDULE, workload, steps=2)
     stage = stages[0, 0]
     assert isinstance(stage, MoeStage)
@@ -116,8 +89,8 @@ def test_what_is_wrong_fails(spoil: Callable[[MoeStage], None]) -> None:
 
 
 def test_replicas_hold_a_share_of_the_experts_and_tokens_of_their_own() -> None:
-    together = Together(2)
-    workloads = [MoeWorkload(SCHEDULE, CONFIG, together.of(replica)) for replica in range(2)]
+    net = Net()
+    workloads = [MoeWorkload(SCHEDULE, CONFIG, Host(Member(net, 0, replica, 2))) for replica in range(2)]
     stages = [workload.stage(0, 0) for workload in workloads]
     whole = workloads[0].modules(0)
     for stage, share in zip(stages, (slice(0, 2), slice(2, 4)), strict=True):
@@ -136,9 +109,9 @@ def test_two_replicas_leave_what_one_process_leaves(capacity: float) -> None:
     config = RunConfig(
         "moe", hidden=8, heads=2, sequence=4, batch=2, layers=2, experts=4, expert_hidden=6, ep=2, capacity=capacity
     )
-    together = Together(2)
-    members = [together.of(replica) for replica in range(2)]
-    workloads = [MoeWorkload(SCHEDULE, config, member) for member in members]
+    net = Net()
+    members = [Member(net, 0, replica, 2) for replica in range(2)]
+    workloads = [MoeWorkload(SCHEDULE, config, Host(member)) for member in members]
     # Not by the threads, which share their random numbers.
     made = [workload.stage(0, 0) for workload in workloads]
 
@@ -177,7 +150,7 @@ def test_two_replicas_leave_what_one_process_leaves(capacity: float) -> None:
 
 def test_parts_can_be_run_in_any_order_that_keeps_their_own() -> None:
     """Two microbatches of one stage, their parts interleaved, W of experts and attention apart."""
-    workload = MoeWorkload(SCHEDULE, CONFIG, Alone())
+    workload = MoeWorkload(SCHEDULE, CONFIG, Host())
     stage, plain = workload.stage(0, 0), workload.stage(0, 0)
     for made in (stage, plain):
         made.begin_step()
@@ -212,9 +185,3 @@ def test_the_order_of_weight_gradients_is_the_schedules() -> None:
     assert orders_of(parts, 2)[0] == {(0, 1, Part.MLP): (1, 0), (0, 1, Part.ATTN): (0, 1)}
     both = orders_of(actions(pipetrace.build("chimera", 2, 4)), 1)
     assert {order for of in both.values() for order in of.values()} == {(0, 1), (2, 3)}
-
-
-def test_the_members_of_a_group_are_a_rank_of_every_replica() -> None:
-    assert [members_of(rank, 3, 2) for rank in range(3)] == [(0, 3), (1, 4), (2, 5)]
-    rows = torch.ones(2, 3)
-    assert torch.equal(Alone().all_to_all(rows, [2], [2]), rows)

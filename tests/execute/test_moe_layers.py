@@ -21,11 +21,15 @@ def test_choices_are_sorted_by_expert_and_the_later_ones_dropped(chosen: list[in
     of = route(torch.tensor(chosen), 5, capacity)
     starts = [sum(of.counts[:expert]) for expert in range(5)]
     kept: dict[int, list[int]] = {}
+    assert sorted(of.choice.tolist()) == list(range(len(chosen)))
+    used = [place for place in of.place.tolist() if place != of.rows]
+    assert len(set(used)) == len(used)
     for choice, place in zip(of.choice.tolist(), of.place.tolist(), strict=True):
         expert = chosen[choice]
+        if place == of.rows:
+            continue  # dropped
         assert starts[expert] <= place < starts[expert] + of.counts[expert]
         kept.setdefault(expert, []).append(choice)
-    assert len(set(of.place.tolist())) == of.place.numel()
     for expert in range(5):
         wanted = [choice for choice, its in enumerate(chosen) if its == expert]
         assert kept.get(expert, []) == (wanted if capacity is None else wanted[:capacity])
@@ -49,6 +53,8 @@ def test_attention_gives_each_expert_its_tokens_with_their_gates() -> None:
         starts = torch.tensor([sum(of.counts[:expert]) for expert in range(4)])
         used = set()
         for choice, place in zip(of.choice.tolist(), of.place.tolist(), strict=True):
+            if place == of.rows:
+                continue  # dropped
             token, expert = choice // 2, int((starts <= place).sum()) - 1
             assert torch.equal(rows[place, :-1], tokens[token])
             assert torch.isclose(rows[place, -1], gates[token, expert])

@@ -17,7 +17,7 @@ from pipetrace.execute.one_device import OneDeviceStep
 from pipetrace.execute.program import Program, compile_rank
 from pipetrace.execute.stages.base import Stage
 from pipetrace.execute.workloads.base import Workload
-from pipetrace.execute.workloads.sleep import SleepWorkload
+from pipetrace.execute.workloads.sleep import SleepStage, SleepWorkload
 from pipetrace.execute.workloads.transformer import TransformerWorkload
 from pipetrace.ready import ReadyList, ready_lists
 from pipetrace.schedule import Schedule
@@ -59,9 +59,7 @@ def step_of(
     programs = [compile_rank(schedule, rank) for rank in range(schedule.ranks)]
     held = [part for rank in range(schedule.ranks) for part in schedule.placement.held_by(rank)]
     stages = {part: workload.stage(*part) for part in held}
-    step = OneDeviceStep(
-        schedule.links, programs, stages, device, workload.buffer, Board(1).line(0), spans, lists=lists
-    )
+    step = OneDeviceStep(schedule, [stages], device, workload.buffer, Board(1).line(0), spans, lists=lists)
     return step, programs, stages
 
 
@@ -118,14 +116,38 @@ def test_out_of_order_gradients_are_right_and_the_cap_is_kept(device: ThreadDevi
         assert check.bit_equal, check.worst
 
 
+class Late(SleepWorkload):
+    """Whose second forward of stage 0 is not over before stage 1 has made a weight gradient."""
+
+    def stage(self, pipe: int, stage: int) -> SleepStage:
+        made = super().stage(pipe, stage)
+        if stage == 0:
+            self.overtaken = threading.Event()
+            forward = made.forward
+
+            def late(microbatch: int, value: torch.Tensor | None) -> torch.Tensor | None:
+                if microbatch == 1:
+                    assert self.overtaken.wait(60)
+                return forward(microbatch, value)
+
+            made.forward = late  # type: ignore[method-assign]
+        else:
+
+            def early(microbatch: int) -> None:
+                self.overtaken.set()
+
+            made.backward_weight = early  # type: ignore[method-assign]
+        return made
+
+
 def test_a_late_input_is_overtaken(device: ThreadDevice) -> None:
     schedule = build("zb-h1", 2, 6)
-    # Stage 0 takes long: rank 1 has weight gradients to do while it waits.
-    costs = Costs(StageCosts(100_000, 100_000, 100_000), stages={0: StageCosts(4_000_000, 100_000, 100_000)})
-    workload = SleepWorkload(schedule, RunConfig(costs=costs, message_bytes=64))
+    workload = Late(schedule, RunConfig(costs=QUICK, message_bytes=64))
     step, programs, _ = step_of(schedule, workload, device, Spans(), ready_lists(schedule, Waiting(Wait.DATAFLOW)))
     step.run()
-    assert [op.row for op in step.ran[1].ops] != [op.row for op in programs[1].ops]
+    listed, ran = ([op.text for op in of[1].ops] for of in (programs, step.ran))
+    assert listed.index("1F1") < listed.index("1W0")
+    assert ran.index("1W0") < ran.index("1F1")
 
 
 def test_what_breaks_on_the_device_ends_the_step(device: ThreadDevice) -> None:

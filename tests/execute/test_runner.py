@@ -21,6 +21,7 @@ from pipetrace.diff_run import diff_traces
 from pipetrace.errors import OutputError, RunError, ScheduleError
 from pipetrace.execute import RunConfig, RunResult, run
 from pipetrace.execute.inject import parse_injections
+from pipetrace.execute.launcher import Launcher
 from pipetrace.execute.runner import describe, longest_action
 from pipetrace.metrics import all_to_alls
 from pipetrace.part_costs import PART_NAMES, LayerCosts, PartCosts
@@ -110,7 +111,7 @@ def test_compute_takes_what_it_was_told(sleep_run: RunResult) -> None:
     for kind, nominal in (("F", 3000), ("I", 2000), ("W", 1000)):
         assert len(took[kind]) == 2 * 4 * 6
         # Three decimals are as far as a trace goes. A busy machine delays many actions, but not all.
-        assert nominal - 0.01 <= min(took[kind]) <= 1.2 * nominal
+        assert nominal - 0.01 <= min(took[kind]) <= 3 * nominal
 
 
 def test_every_message_was_the_right_one(sleep_run: RunResult) -> None:
@@ -122,6 +123,7 @@ def test_every_message_was_the_right_one(sleep_run: RunResult) -> None:
 @pytest.mark.parametrize(("name", "dtype"), [("1f1b", "float32"), ("zb-h1", "float64")])
 def test_the_transformer_agrees_with_a_single_process_to_the_last_bit(tmp_path: Path, name: str, dtype: str) -> None:
     told: list[str] = []
+    before = own_descendants()
     config = replace(SMALL, dtype=dtype)
     result = run(pipetrace.build(name, 3, 4), config, tmp_path, told.append)
     assert result.check is not None
@@ -130,22 +132,22 @@ def test_the_transformer_agrees_with_a_single_process_to_the_last_bit(tmp_path: 
     assert told[0] == "starting 3 ranks"
     assert any(line.startswith("all ranks are connected after ") for line in told)
     assert told[-1] == "step 1 of 1 done"
-    assert not own_descendants()
+    assert own_descendants() <= before
 
 
-def test_ranks_that_hold_neighbouring_stages_run_too(tmp_path: Path) -> None:
+def test_ranks_that_hold_neighbouring_stages_run_too(tmp_path: Path, launcher: Launcher) -> None:
     lists = [
         "0F0 0F1 3F0 3I0 3F1 3I1 3W0 0I0 3W1 0W0 0B1",
         "1F0 2F0 1F1 2F1 2I0 1I0 2B1 1I1 2W0 1W1 1W0",
     ]
     placement = Placement(2, ((0, 1, 1, 0),), "v")
     schedule = Schedule.from_actions("v", placement, 2, [[parse(a) for a in text.split()] for text in lists])
-    result = run(schedule, SMALL, tmp_path)
+    result = run(schedule, SMALL, tmp_path, launcher=launcher)
     assert result.check is not None
     assert result.check.bit_equal, result.check.text
 
 
-def test_two_pipes_and_an_overlapped_pair_bring_every_message_to_its_place(tmp_path: Path) -> None:
+def test_two_pipes_and_an_overlapped_pair_bring_every_message_to_its_place(tmp_path: Path, launcher: Launcher) -> None:
     placement = Placement(2, ((0, 1), (1, 0)), "mirrored")
     lists = [
         "0F0 d1:1F2 d1:1B2 0F1 (d1:1F3;0B0)OVERLAP_F_B d1:1B3 0B1",
@@ -153,7 +155,7 @@ def test_two_pipes_and_an_overlapped_pair_bring_every_message_to_its_place(tmp_p
     ]
     schedule = Schedule.from_actions("both", placement, 4, [[parse(a) for a in text.split()] for text in lists])
     config = RunConfig(costs=Costs(StageCosts(MS, MS, MS)), steps=2, check=True)
-    result = run(schedule, config, tmp_path)
+    result = run(schedule, config, tmp_path, launcher=launcher)
     assert result.check is not None
     assert result.check.passed, result.check.text
     texts = [name for _, _, name in labels_of(trace_of(tmp_path, 0))]
@@ -161,8 +163,8 @@ def test_two_pipes_and_an_overlapped_pair_bring_every_message_to_its_place(tmp_p
     assert texts.count("WAIT:d1:1RECV_F3") == 2
 
 
-def test_the_pipes_replicas_add_their_gradients_up(tmp_path: Path) -> None:
-    result = run(pipetrace.build("dualpipe", 4, 8), SMALL, tmp_path)
+def test_the_pipes_replicas_add_their_gradients_up(tmp_path: Path, launcher: Launcher) -> None:
+    result = run(pipetrace.build("dualpipe", 4, 8), SMALL, tmp_path, launcher=launcher)
     assert result.check is not None
     # Two addends make the same sum in either order.
     assert result.check.bit_equal, result.check.text
@@ -179,8 +181,8 @@ MOE = RunConfig(
 )
 
 
-def test_replicas_share_out_the_experts(tmp_path: Path) -> None:
-    result = run(pipetrace.build("dualpipev", 2, 4), MOE, tmp_path)
+def test_replicas_share_out_the_experts(tmp_path: Path, launcher: Launcher) -> None:
+    result = run(pipetrace.build("dualpipev", 2, 4), MOE, tmp_path, launcher=launcher)
     assert result.check is not None
     assert result.check.bit_equal, result.check.text
     assert [rank.rank for rank in result.check.ranks] == [0, 1, 2, 3]
@@ -194,26 +196,32 @@ def test_replicas_share_out_the_experts(tmp_path: Path) -> None:
         assert step.of_replica(replica).is_compute.sum() == len(pipetrace.build("dualpipev", 2, 4))
     run_diff = diff_traces([tmp_path])
     assert (run_diff.diff.missing, run_diff.diff.extra, run_diff.diff.reordered) == ((), (), ())
-    assert ("Replica", "0 of 2; ranks are its pipeline ranks") in run_diff.facts
+    assert dict(run_diff.facts)["Replica"].startswith("0 of 2; ranks are its pipeline ranks")
 
 
 @pytest.mark.parametrize(("name", "order"), [("dualpipev", MoeOrder.DUALPIPE), ("moe-1f1b", MoeOrder.ALIGNED)])
-def test_parts_of_layers_leave_what_one_process_leaves(tmp_path: Path, name: str, order: MoeOrder) -> None:
+def test_parts_of_layers_leave_what_one_process_leaves(
+    tmp_path: Path, launcher: Launcher, name: str, order: MoeOrder
+) -> None:
     schedule = expand_moe(pipetrace.build(name, 2, 4), Overlap(order, 2))
-    result = run(schedule, replace(MOE, layers=2), tmp_path)
+    result = run(schedule, replace(MOE, layers=2), tmp_path, launcher=launcher)
     assert result.check is not None
     assert result.check.bit_equal, result.check.text
     run_diff = diff_traces([tmp_path])
     assert (run_diff.diff.missing, run_diff.diff.extra, run_diff.diff.reordered) == ((), (), ())
     assert run_diff.schedule.same_order(schedule)
-    assert run_diff.costs.stage_layers
+    assert run_diff.fitted
+    assert run_diff.costs.layer is not None
+    assert run_diff.costs.layer.attn.F > 0
 
 
-def test_all_to_alls_are_measured_on_a_lane_of_their_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("one_process", [False, True])
+def test_all_to_alls_are_measured_on_a_lane_of_their_own(one_process: bool, tmp_path: Path, launcher: Launcher) -> None:
     layer = LayerCosts(*(PartCosts(4 * MS, 4 * MS, 4 * MS if part in ("attn", "mlp") else 0) for part in PART_NAMES))
     schedule = expand_moe(pipetrace.build("dualpipev", 2, 4), Overlap(MoeOrder.ALIGNED), Costs(layer=layer))
     config = RunConfig(costs=Costs(layer=layer), ep=2, steps=1, warmup=0, check=True, message_bytes=16)
-    result = run(schedule, config, tmp_path)
+    config = replace(config, one_process=one_process)
+    result = run(schedule, config, tmp_path, launcher=launcher)
     assert result.check is not None
     assert result.check.passed, result.check.text
     assert all(rank.compared for rank in result.check.ranks)
@@ -224,9 +232,9 @@ def test_all_to_alls_are_measured_on_a_lane_of_their_own(tmp_path: Path) -> None
         assert (found.duration >= 4 * MS).all()
         assert found.hidden.sum() > 0
         assert (found.tiles.posted <= found.tiles.start).all()
-    # One starts when the last replica has come to it.
+    # Between processes one starts when the last replica has come to it. In one process it is begun by then.
     starts = [np.sort(all_to_alls(step, replica).tiles.start).tolist() for replica in range(2)]
-    assert starts[0] == starts[1]
+    assert one_process or starts[0] == starts[1]
 
 
 def test_parts_that_cannot_be_run_are_refused(tmp_path: Path) -> None:
@@ -234,35 +242,38 @@ def test_parts_that_cannot_be_run_are_refused(tmp_path: Path) -> None:
     for config, says in (
         (SMALL, "which transformer does not have"),
         (replace(MOE, layers=2), "1 a stage, but the workload has 2"),
-        (RunConfig(wait=Wait.INLINE), "receives are posted ahead"),
-        (RunConfig(one_process=True), "a process a rank"),
+        (RunConfig(wait=Wait.DATAFLOW), "order on two lanes is fixed"),
     ):
         with pytest.raises(RunError, match=says):
             run(schedule, config, tmp_path)
     with pytest.raises(RunError, match="whole stages of sleep have no all-to-alls"):
         run(pipetrace.build("1f1b", 2, 2), RunConfig(ep=2), tmp_path)
+    with pytest.raises(RunError, match="whole stages, whose all-to-alls lie inside them"):
+        run(pipetrace.build("1f1b", 2, 2), replace(MOE, one_process=True), tmp_path)
 
 
-def test_pipes_and_replicas_add_their_gradients_up(tmp_path: Path) -> None:
+def test_pipes_and_replicas_add_their_gradients_up(tmp_path: Path, launcher: Launcher) -> None:
     # Four addends: within rounding, in whatever order they came.
-    result = run(pipetrace.build("dualpipe", 2, 4), replace(MOE, capacity=1.0), tmp_path)
+    result = run(pipetrace.build("dualpipe", 2, 4), replace(MOE, capacity=1.0), tmp_path, launcher=launcher)
     assert result.check is not None
     assert result.check.passed, result.check.text
     texts = [[name for _, _, name in labels_of(trace_of(tmp_path, rank))][-2:] for rank in (0, 2)]
     assert texts == [["PP:0REDUCE_GRAD", "PP:d1:1REDUCE_GRAD"]] * 2
 
 
-def test_listed_transfers_are_left_out_and_an_earlier_run_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_listed_transfers_are_left_out_and_an_earlier_run_leaves_nothing_behind(
+    tmp_path: Path, launcher: Launcher
+) -> None:
     config = RunConfig(costs=Costs(StageCosts(0, 0, 0)), steps=1, warmup=0, check=True)
     schedule = pipetrace.build("gpipe", 2, 2)
     told: list[str] = []
     # Sends and receives in the list are left out, and that is said.
-    result = run(add_communication(schedule), config, tmp_path, told.append)
+    result = run(add_communication(schedule), config, tmp_path, told.append, launcher=launcher)
     assert result.check is not None
     assert result.check.passed
     assert "sends and receives are left out" in told[0]
     assert read_csv(tmp_path / SCHEDULE_FILE).schedule.same_order(schedule)
-    run(pipetrace.build("gpipe", 1, 2), config, tmp_path)
+    run(pipetrace.build("gpipe", 1, 2), config, tmp_path, launcher=launcher)
     assert (tmp_path / trace_name(0)).exists()
     assert not (tmp_path / trace_name(1)).exists()
     assert read_run_info(tmp_path).ranks == 1
@@ -309,19 +320,19 @@ def test_an_action_may_take_longer_than_the_timeout() -> None:
 
 
 @pytest.mark.parametrize("name", ["zbv", "chimera"])
-def test_without_tags_over_channels_the_gradients_are_right(name: str, tmp_path: Path) -> None:
+def test_without_tags_over_channels_the_gradients_are_right(name: str, tmp_path: Path, launcher: Launcher) -> None:
     """What NCCL is given, over gloo: a process group for each direction between two ranks."""
     config = replace(SMALL, ordered=True)
-    result = run(pipetrace.build(name, 2, 4), config, tmp_path)
+    result = run(pipetrace.build(name, 2, 4), config, tmp_path, launcher=launcher)
     assert result.check is not None
     assert result.check.passed, result.check.text
     assert result.info.options["channel"] == "ordered"
 
 
 @pytest.mark.parametrize("name", ["zbv", "chimera"])
-def test_all_ranks_in_one_process(name: str, tmp_path: Path) -> None:
+def test_all_ranks_in_one_process(name: str, tmp_path: Path, launcher: Launcher) -> None:
     config = replace(SMALL, one_process=True)
-    result = run(pipetrace.build(name, 2, 4), config, tmp_path)
+    result = run(pipetrace.build(name, 2, 4), config, tmp_path, launcher=launcher)
     assert result.check is not None
     assert result.check.passed, result.check.text
     assert [path.name for path in tmp_path.glob("rank*")] == ["rank0_trace.json.gz"]
@@ -332,7 +343,6 @@ def test_all_ranks_in_one_process(name: str, tmp_path: Path) -> None:
     [
         ({"ordered": True}, "nothing is sent"),
         ({"wait": Wait.INLINE}, "nothing is posted"),
-        ({"workload": "moe", "ep": 2}, "2 replicas in one process"),
         ({"inject": parse_injections(["rank0:gap+1ms"])}, "faults are given to processes"),
     ],
 )

@@ -15,6 +15,7 @@ from pipetrace.execute.config import RunConfig
 from pipetrace.execute.inject import RankFaults
 from pipetrace.execute.prefetch import PrefetchStep
 from pipetrace.execute.program import compile_rank
+from pipetrace.execute.step import Seat
 from pipetrace.execute.workloads.sleep import SleepStage, SleepWorkload
 from pipetrace.placement import Placement
 from pipetrace.schedule import Schedule
@@ -64,15 +65,9 @@ def test_a_fault_slows_compute_inside_its_label_and_pauses_outside() -> None:
         took.setdefault(text, []).append(ended[-1] - began)
 
     faults = RankFaults(stretch=3.0, gap=2 * MS)
-    PrefetchStep(
-        compile_rank(schedule, 0),
-        {(0, 0): workload.stage(0, 0)},
-        Loopback(),
-        workload.buffer,
-        Board(1).line(0),
-        label,
-        faults=faults,
-    ).run()
+    line = Board(1).line(0)
+    stages = {(0, 0): workload.stage(0, 0)}
+    PrefetchStep(Seat(compile_rank(schedule, 0), stages, Loopback(), workload.buffer, line, label, faults=faults)).run()
     assert min(took.pop("between")) >= 2 * MS
     assert min(took["PP:0F0"]) >= 3 * MS
     assert min(took["PP:0B1"]) >= 6 * MS

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from pipetrace.action import Kind, Part, parse_action
+from pipetrace.action import Action, Kind, Part, parse_action
 from pipetrace.costs import Costs
 from pipetrace.metrics import Limit, all_to_alls, bubbles, limits, pair_overlaps
 from pipetrace.part_costs import LayerCosts
@@ -85,26 +85,39 @@ def test_what_limits_a_pair(costs: Costs, limit: Limit, exposed: float) -> None:
         assert {pair.hidden + pair.exposed for pair in pairs} == {pair.all_to_all for pair in pairs}
 
 
-def test_which_are_exposed() -> None:
-    """attn 0.5, mlp 2, all-to-alls 1, no W: in dualpipe the combines of the backward find nothing beside them."""
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        # combB has attnF of 0.5 beside it, combF attnB of 0.5.
+        (MoeOrder.ALIGNED, {"combine B": 0.5, "combine F": 0.5}),
+        # The combine of the backward runs after all else of its block, beside the next attnF and the last attnI.
+        (MoeOrder.DUALPIPE, {"combine I": 1}),
+    ],
+)
+def test_which_are_exposed(order: MoeOrder, expected: dict[str, float]) -> None:
+    """attn 0.5, mlp 2, all-to-alls 1, no W: a pair takes 6 where the compute lane has 5; ms of a steady one."""
     costs = layer(attn=0.5, mlp=2, weight=0)
-    of = all_to_alls(simulate(expand_moe(run_of(8), Overlap(MoeOrder.DUALPIPE), costs), costs))
-    steady = of.tiles.where((of.tiles.start > 12 * MS) & (of.tiles.end < 45 * MS))
-    exposed = of.exposed[(of.tiles.start > 12 * MS) & (of.tiles.end < 45 * MS)]
-    names = {
-        f"{tile.action}".split("@0.")[1] + tile.action.kind.name  # type: ignore[union-attr]
-        for tile, time in zip(steady, exposed.tolist(), strict=True)
-        if time
-    }
-    assert names == {"combineI"}
+    of = all_to_alls(simulate(expand_moe(run_of(8), Overlap(order), costs), costs))
+    inner = (of.tiles.start >= 16 * MS) & (of.tiles.start < 40 * MS)  # four pairs of 6
+    exposed: dict[str, float] = {}
+    for tile, time in zip(of.tiles.where(inner), of.exposed[inner].tolist(), strict=True):
+        assert isinstance(tile.action, Action)
+        assert tile.action.part is not None
+        if time:
+            name = f"{tile.action.part.name.lower()} {tile.action.kind.name}"
+            exposed[name] = exposed.get(name, 0) + time / MS / 4
+    assert exposed == expected
 
 
 @settings(max_examples=40)
 @given(sizes(ranks=4, microbatches=8), overlaps, layer_costs)
 def test_hidden_and_exposed_add_up(size: Sizes, overlap: Overlap, of_layer: LayerCosts) -> None:
     schedule, costs = size.build(), Costs(layer=of_layer)
-    timeline = simulate(expand_moe(schedule, overlap, costs), costs)
+    expanded = expand_moe(schedule, overlap, costs)
+    timeline = simulate(expanded, costs)
     of = all_to_alls(timeline)
+    # Which pairs there are is seen in the parts as well.
+    assert pair_overlaps(expanded, of) == pair_overlaps(schedule, of)
     assert (of.hidden >= 0).all()
     assert (of.exposed >= 0).all()
     assert int(of.time.sum()) == int(of.hidden.sum())

@@ -268,8 +268,11 @@ def test_expanding_comes_last(other: Callable[[Schedule], Schedule]) -> None:
 
 def test_other_ways_of_waiting_and_recompute_are_refused() -> None:
     expanded = expand_moe(build("1f1b", 2, 4))
-    with pytest.raises(ScheduleError, match="posted ahead only"):
-        simulate(expanded, waiting=Waiting(Wait.INLINE))
+    for waiting in (Waiting(Wait.DATAFLOW), Waiting(ordered=True), Waiting(Wait.INLINE, post=1), Waiting(spin=0.5)):
+        with pytest.raises(ScheduleError, match="order on two lanes is fixed"):
+            simulate(expanded, waiting=waiting)
+    in_order = simulate(expanded, waiting=Waiting(Wait.DATAFLOW, reorder=False))
+    assert in_order.makespan == simulate(expanded).makespan
     with pytest.raises(CostError, match="recompute is a cost of whole stages"):
         simulate(expanded, Costs(default=StageCosts(1, 1, 1, recompute=1)))
 

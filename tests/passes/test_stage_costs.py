@@ -15,6 +15,7 @@ from pipetrace.placement import Placement
 from pipetrace.schedules import build
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Lane
+from pipetrace.waiting import Wait, Waiting
 from tests.passes.test_expand_moe import MS, layer, layer_costs, part_times, run_of
 from tests.strategies import Sizes, sizes
 from tests.test_schedule import of
@@ -104,8 +105,10 @@ def check_grains(
 ) -> None:
     schedule = split_backward(size.build()) if split else size.build()
     costs = Costs(layer=default, stage_layers=by_stage(own, schedule.stages), p2p=p2p)
-    in_parts = simulate(expand_moe(schedule, overlap, costs), costs)
-    whole = simulate(stage_schedule(schedule, overlap), stage_costs(costs, overlap, schedule))
+    stages, of_stages = stage_schedule(schedule, overlap), stage_costs(costs, overlap, schedule)
+    expanded, inline = expand_moe(schedule, overlap, costs), Waiting(Wait.INLINE)
+    assert simulate(stages, of_stages, inline).makespan == simulate(expanded, costs, inline).makespan
+    in_parts, whole = simulate(expanded, costs), simulate(stages, of_stages)
     assert whole.makespan == in_parts.makespan
     # Not only the last: every stage's last part ends when the stage does.
     for rank in range(schedule.ranks):

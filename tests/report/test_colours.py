@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipetrace.action import Action, Kind
-from pipetrace.report.colours import HUES, Group, groups_of, shade, takes_alternate
+from pipetrace.action import Action, Kind, Part
+from pipetrace.report.colours import HUES, PART_LETTERS, RANK_HUES, Group, groups_of, is_low, shade, takes_alternate
 
 Colour = npt.NDArray[np.float64]
 
@@ -48,6 +48,17 @@ def test_hues_are_told_apart(eyes: str) -> None:
     for one, other in combinations(HUES, 2):
         distance = float(np.linalg.norm(seen[one] - seen[other]))
         assert distance > 15, (one.name, other.name, distance)
+
+
+@pytest.mark.parametrize("eyes", SEEN_BY)
+def test_lines_of_ranks_are_told_apart(eyes: str) -> None:
+    seen = [lab(SEEN_BY[eyes] @ linear(hue)) for hue in RANK_HUES]
+    assert min(float(np.linalg.norm(one - other)) for one, other in combinations(seen, 2)) > 20
+
+
+@pytest.mark.parametrize("plot", ["#f3f4f6", "#20252b"])  # as in page.css
+def test_lines_of_ranks_stand_out_in_light_and_dark(plot: str) -> None:
+    assert min(contrast(hue, plot) for hue in RANK_HUES) > 2.8
 
 
 @pytest.mark.parametrize("group", list(Group), ids=lambda group: group.name)
@@ -116,3 +127,11 @@ def test_every_kind_has_a_group() -> None:
     assert named[Kind.RECV_B] == named[Kind.SEND_F] == Group.TRANSFER
     assert named[Kind.OPTIM] == Group.OTHER
     assert takes_alternate(code).tolist() == [kind < Kind.UNSHARD for kind in Kind]
+
+
+def test_parts_of_a_layer_take_a_shade_each() -> None:
+    parts = [Action(Kind.F, 0, microbatch, layer=0, part=part) for microbatch in (1, 2) for part in Part]
+    code = np.array([action.code for action in parts])
+    assert is_low(code).tolist() == takes_alternate(code).tolist() == [True, True, False, False] * 2
+    assert [PART_LETTERS[part] for part in Part] == ["a", "d", "m", "c"]
+    assert not is_low(np.array([Action(Kind.F, 0, 1).code])).any()

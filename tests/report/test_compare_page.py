@@ -11,6 +11,8 @@ from pipetrace.candidates import candidate_of, candidates_of, of_schedule, swept
 from pipetrace.compare import Comparison, Setting, compare
 from pipetrace.costs import Costs
 from pipetrace.metrics import MemorySizes, StageSizes
+from pipetrace.parts_io import parse_parts
+from pipetrace.passes import Overlap
 from pipetrace.report.colours import Group, shade
 from pipetrace.report.compare_charts import look, sweep_figure, trade_figure
 from pipetrace.report.compare_page import write_comparison_page
@@ -64,6 +66,34 @@ def test_lines_have_gaps_where_nothing_was_built(sweep: Comparison) -> None:
     assert lines["1f1b"] == [45, 69, 117]
     assert lines["dualpipe"][0] is None
     assert [trace.showlegend for trace in figure.data] == [True] * 3 + [False] * 9
+
+
+def test_orders_of_parts_show_what_they_hide(tmp_path: Path) -> None:
+    orders = [candidate_of(f"dualpipev:moe-order={order}") for order in ("serial", "aligned", "dualpipe")]
+    setting = Setting(2, 8, Costs(layer=parse_parts("mlp=2,a2a=1.5")), {}, Overlap(layers=2))
+    of = compare(orders, [setting])
+    write_comparison_page(tmp_path / "a.html", of)
+    text = text_of(tmp_path / "a.html")
+    assert '<div id="overlap"' in text
+    exposed = [row.figures.exposed for row in of.rows if row.figures]
+    assert (
+        f"Least exposed all-to-all</dt><dd><strong>dualpipev dualpipe</strong><span>{min(exposed) / 1e6:g} ms" in text
+    )
+    # By name the point at the right edge has its name at the left.
+    assert {trace.textposition for trace in trade_figure(of.rows, of).data} == {"middle left"}
+    variable, settings = swept("a2a=0.5,1", setting, "ms")
+    over = compare(orders, settings, variable=variable)
+    panel = sweep_figure(over).data[-3:]
+    assert list(panel[0].y) == [100, 100]
+    shares = [
+        [100 * row.figures.fraction_exposed for row in over.rows if row.figures and row.candidate is order]
+        for order in orders
+    ]
+    assert [list(trace.y) for trace in panel] == shares
+    write_comparison_page(tmp_path / "b.html", over)
+    whole = compare([candidate_of("1f1b")], [Setting(2, 8, Costs(), {})])
+    write_comparison_page(tmp_path / "c.html", whole)
+    assert "all-to-all" not in text_of(tmp_path / "c.html")
 
 
 def test_the_page_says_what_it_shows(tmp_path: Path, one: Comparison, sweep: Comparison) -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from pipetrace import Action, Costs, Kind, Pair, build, simulate
+from pipetrace.passes import MoeOrder, Overlap, expand_moe
 from pipetrace.report.bars import fitting
-from pipetrace.report.colours import HUES, Group, shade
+from pipetrace.report.colours import HUES, PARTS_LEGEND, Group, shade
 from pipetrace.report.figure import (
     MOST_BARS,
     MOST_CHARTS,
@@ -209,3 +210,20 @@ def test_what_overlaps_counts_once() -> None:
         Tile(Action(Kind.F, 0, m), 0, Lane.COMPUTE, start, end) for m, start, end in ((0, 0, 10), (1, 2, 6), (2, 8, 20))
     ]
     assert busy_fraction(Timeline.from_tiles(1, tiles), 40, bins=4).tolist() == [[1, 1, 0, 0]]
+
+
+def test_parts_of_a_layer_are_told_apart() -> None:
+    """By height, by shade, and by a letter where there is room."""
+    schedule = expand_moe(build("1f1b", 1, 2), Overlap(MoeOrder.SERIAL))
+    timeline = simulate(schedule)
+    marks = marks_of(timeline, lanes_of([timeline]))
+    compute = marks.pick((marks.group != Group.EXPOSED) & (marks.group == Group.F) & (marks.microbatch == 1))
+    look = dict(zip(compute.labels(), zip(compute.height.tolist(), compute.shades(), strict=True), strict=True))
+    assert set(look) == {"a1", "d1", "m1", "c1"}
+    for low, tall in (("a1", "m1"), ("d1", "c1")):
+        assert look[low][0] < 0.7 * look[tall][0]
+        assert look[low][1].fill != look[tall][1].fill
+    figure = tile_figure([("", timeline)])
+    legend = [trace.name for trace in figure.data if trace.showlegend is not False]
+    assert PARTS_LEGEND in legend
+    assert PARTS_LEGEND not in [trace.name for trace in tile_figure([("", simulate(build("1f1b", 1, 2)))]).data]

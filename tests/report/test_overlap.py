@@ -4,7 +4,7 @@ from typing import Any
 
 from pipetrace.action import Kind, Part
 from pipetrace.passes import MoeOrder, Overlap, expand_moe
-from pipetrace.report.overlap import InParts, name_of, overlap_dict, overlap_tables
+from pipetrace.report.overlap import InParts, compared_overlap, name_of, overlap_dict, overlap_tables
 from pipetrace.report.units import MILLISECONDS
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
@@ -59,6 +59,19 @@ def test_as_values() -> None:
         "exposed_ns": MS,
         "limit": "order",
     }
+
+
+def test_two_side_by_side() -> None:
+    """As many all-to-alls, hidden as well as they can be and not: what limits the pairs is told of both."""
+    whole, overlap, costs = run_of(8), Overlap(MoeOrder.ALIGNED), layer()
+    schedule = expand_moe(whole, overlap, costs)
+    both = simulate(schedule, costs), simulate(schedule, layer(all_to_all=1.5))
+    text = text_of(compared_overlap(*both, MILLISECONDS, schedule, "before"))
+    assert "pairs limited, before    8 by compute" in text
+    assert "pairs limited, measured  8 by communication" in text
+    rows = [line.split() for line in text.splitlines() if line.startswith("0 ")]
+    assert rows == [["0", "36", "54", "32", "40", "4", "14"]]
+    assert compared_overlap(simulate(whole), simulate(whole), MILLISECONDS, whole) == []
 
 
 def test_a_timeline_alone() -> None:

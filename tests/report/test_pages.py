@@ -13,8 +13,10 @@ import pytest
 from pipetrace import Action, Costs, Kind, StageCosts, build, simulate
 from pipetrace.diff import Analysis, Diff, diff
 from pipetrace.errors import OutputError
+from pipetrace.passes import MoeOrder, Overlap, expand_moe
 from pipetrace.report.diff_page import write_diff_page
 from pipetrace.report.figure import Mode
+from pipetrace.report.overlap import InParts
 from pipetrace.report.page import write_schedule_page
 from pipetrace.schedule import Schedule
 from tests import browser
@@ -37,6 +39,13 @@ def slow_stage() -> Diff:
 def schedule_page(path: Path, name: str = "zb-h1", ranks: int = 4, microbatches: int = 8) -> Path:
     schedule = build(name, ranks, microbatches)
     write_schedule_page(path, schedule, simulate(schedule), Costs())
+    return path
+
+
+def moe_page(path: Path) -> Path:
+    whole, overlap = build("dualpipev", 2, 4), Overlap(MoeOrder.DUALPIPE)
+    schedule = expand_moe(whole, overlap)
+    write_schedule_page(path, schedule, simulate(schedule), Costs(), InParts(overlap, Costs(), whole))
     return path
 
 
@@ -114,13 +123,15 @@ def test_a_page_that_cannot_be_written(tmp_path: Path, slow_stage: Diff) -> None
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("kind", ["schedule", "diff"])
+@pytest.mark.parametrize("kind", ["schedule", "moe", "diff"])
 def test_it_opens_from_a_file_without_network_and_errors(
     tmp_path: Path, chromium: Browser, slow_stage: Diff, kind: str, scheme: str
 ) -> None:
     path = tmp_path / "page.html"
     if kind == "schedule":
         schedule_page(path)
+    elif kind == "moe":
+        moe_page(path)
     else:
         diff_page(path, slow_stage, title=EVIL, facts=[(EVIL, EVIL)], notes=[EVIL])
     with browser.Watched(chromium, scheme=scheme) as seen:
@@ -135,8 +146,8 @@ def test_it_opens_from_a_file_without_network_and_errors(
     assert seen.errors == []
     assert seen.away == []
     assert [url for url in seen.requests if not url.startswith(("file:", "data:", "blob:"))] == []
-    assert tiles >= 96 * (1 if kind == "schedule" else 2)
-    assert {"0", "7"} <= set(labels)
+    assert tiles >= 96 * (2 if kind == "diff" else 1)
+    assert {"m0", "c3"} <= set(labels) if kind == "moe" else {"0", "7"} <= set(labels)
     assert dark_page == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 27)")
     assert ink == ("#1b1f24" if scheme == "light" else "#e6e9ed")
     assert len(shot) > 10_000
@@ -374,7 +385,7 @@ def test_a_page_of_a_hundred_thousand_tiles_can_be_used(tmp_path: Path, chromium
     assert path.stat().st_size < 30_000_000
     with browser.Watched(chromium) as seen:
         seen.page.goto(path.as_uri())
-        seen.page.wait_for_selector("html[data-drawn]", timeout=120_000)
+        seen.page.wait_for_selector("html[data-drawn]")
         seen.page.evaluate("Plotly.relayout('tiles', {'xaxis.range': [100, 200]})")
         # What is in sight follows at once, what is not when it is scrolled to.
         seen.page.locator("#in-flight-measured").scroll_into_view_if_needed()

@@ -295,7 +295,20 @@ def test_all_to_alls_stand_below_compute() -> None:
     lines = chart(simulate(schedule), width=80, colour=False).plain.splitlines()
     assert [line[:7] for line in lines[:5]] == ["rank 0 ", "   a2a ", "rank 1 ", "   a2a ", "       "]
     # A forward is attn, dispatch, mlp, combine, one after the other.
-    assert lines[0][7:].startswith("F0..F0..F1..F1..")
-    assert lines[1][7:].startswith("..F0..F0..F1..F1")
+    assert lines[0][7:].startswith("Fa..Fm..Fa..Fm..")
+    assert lines[1][7:].startswith("..Fd..Fc..Fd..Fc")
     assert any("a2a: all-to-alls" in line for line in lines)
     assert "a2a" not in chart(simulate(build("1f1b", 2, 2)), width=60, colour=False).plain
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_parts_have_letters(colour: bool) -> None:
+    """Attention and mlp, dispatch and combine: before the microbatch, and alone where that has no room."""
+    timeline = simulate(expand_moe(build("1f1b", 1, 2), Overlap(MoeOrder.SERIAL)))
+    rows = lines(chart(timeline, width=120, colour=colour))
+    kind = "" if colour else "F"
+    assert re.findall(r"[a-zA-Z]+0", rows[0])[:2] == [f"{kind}a0", f"{kind}m0"]
+    assert re.findall(r"[a-zA-Z]+0", rows[1])[:2] == [f"{kind}d0", f"{kind}c0"]
+    assert "a attn, m mlp, d dispatch, c combine" in "\n".join(rows)
+    narrow = lines(chart(timeline, width=60, colour=colour))
+    assert re.findall(r"[a-zA-Z]+", narrow[0].removeprefix("rank 0"))[:2] == [f"{kind}a", f"{kind}m"]

@@ -60,7 +60,7 @@ def test_what_shortens_the_step_is_told_after_what_lengthens_it() -> None:
     gap = np.where((work.rank == 3) & (step.order.previous < len(work)), MS, 0)
     both = replace(quick, inputs=quick.inputs.but(gap=inputs.gap + gap))
     first, second, *_ = told(both)
-    assert first.startswith("Rank 3 pauses 0.998 ms more")
+    assert first.startswith("Rank 3 pauses 0.999 ms more")
     assert second.startswith("Rank 1's compute takes only 0.50 times")
     assert ": the step is shorter by " in second
     assert abs(effect(both, 1)) > effect(both, 0) > 0 > effect(both, 1)
@@ -130,3 +130,27 @@ def test_missing_work(gone: str) -> None:
 def test_clocks_that_were_not_aligned_forbid_a_verdict() -> None:
     (only,) = told(clean(), one_clock=False)
     assert "clocks were not aligned" in only
+
+
+def test_where_no_single_cause_stands_out_it_says_by_how_much_the_step_is_over_the_ideal() -> None:
+    """Every action varies, transfers as well: no rank, stage or link more than another, and all of it costs."""
+    noisy = Step.noisy(build("1f1b", 4, 8), COSTS, 3, 0.5, 5_000)
+    of = Analysis(diff(simulate(noisy.work.schedule, COSTS), noisy.timeline()), noisy.work.schedule, COSTS)
+    longer = of.of.measured.makespan - of.waterfall.base
+    assert longer > of.noise.makespan
+    assert not any(of.found.is_felt(fault) for fault in of.found.faults)
+    first = verdict(of)[0]
+    assert first.startswith("No single cause stands out over the noise, but the step is ")
+    assert f" ({100 * longer / of.waterfall.base:.1f} %) over the ideal, most of it compute (+" in first
+
+
+@pytest.mark.parametrize(("seed", "most"), [(0, False), (1, True)])
+def test_where_causes_explain_little_it_says_what_else_there_is(seed: int, most: bool) -> None:
+    """A pause of 25 ms: most of what a step is over its ideal, or less than what varying actions cost it."""
+    noisy = Step.noisy(build("1f1b", 4, 8), COSTS, seed, 0.15, 5_000)
+    gap = np.where(np.arange(len(noisy.work)) == len(noisy.work) - 1, 25 * MS, 0)
+    step = replace(noisy, inputs=noisy.inputs.but(gap=noisy.inputs.gap + gap))
+    first, second, *_ = told(step)
+    assert first.startswith("3B7 starts 25 ms late though all it needs is there: 2")
+    assert second.startswith("That is the smaller part: the step is ") is not most
+    assert most or " over the ideal, most of it compute (+" in second

@@ -24,5 +24,8 @@ def test_texts(items: list[Action | Pair]) -> None:
         words = name.split(" & ")[0].split(" ")
         assert words[0] == first.kind.name
         assert f"s{first.stage}" in words
+        if first.part is not None:
+            assert words.pop(1) == first.part.name.lower()
+            assert f"l{first.layer}" in words
         assert first.microbatch is None or words[1] == str(first.microbatch)
         assert (" & " in name) == isinstance(item, Pair)

@@ -28,6 +28,7 @@ def events_of(drawn: list[tuple[int, int, int, int]], stream: int = NONE) -> Eve
         correlation=none,
         stream=np.full(thread.size, stream),
         device=zero,
+        forward=zero,
         names=NAMES,
         categories=("cpu_op",),
         threads=(("1", "1"), ("1", "2"), ("2", "1")),

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 chromium = browser.chromium
 UI = "https://ui.perfetto.dev"
+HANGS_S = 120.0
+"""After so long something hangs, even on a busy machine."""
 
 
 class Serving:
@@ -40,7 +42,7 @@ class Serving:
         self.path = path
         self.lines: list[str] = []
         self.error: PipetraceError | None = None
-        options = {"port": 0, "open_browser": False, "timeout": 30.0} | options
+        options = {"port": 0, "open_browser": False, "timeout": HANGS_S} | options
 
         def run() -> None:
             try:
@@ -53,7 +55,7 @@ class Serving:
         self.port = self._port()
 
     def _port(self) -> int:
-        until = time.monotonic() + 10
+        until = time.monotonic() + HANGS_S
         while time.monotonic() < until:
             for line in list(self.lines):
                 if line.startswith("open "):
@@ -69,7 +71,7 @@ class Serving:
     def ask(
         self, method: str = "GET", path: str | None = None, body: str | None = None, **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS_S)
         try:
             given = {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request(method, self.url_path if path is None else path, body=body, headers=given)
@@ -83,7 +85,7 @@ class Serving:
         if self.thread.is_alive():
             with contextlib.suppress(OSError):
                 self.ask()
-        self.thread.join(10)
+        self.thread.join(HANGS_S)
         assert not self.thread.is_alive()
 
     def __enter__(self) -> Serving:
@@ -103,7 +105,7 @@ def trace(tmp_path: Path) -> Path:
 def test_it_ends_after_one_whole_fetch(trace: Path) -> None:
     serving = Serving(trace)
     status, headers, body = serving.ask(Origin=UI)
-    serving.thread.join(5)
+    serving.thread.join(HANGS_S)
     assert not serving.thread.is_alive()
     assert (status, body) == (200, trace.read_bytes())
     assert headers["Access-Control-Allow-Origin"] == UI
@@ -262,7 +264,7 @@ def test_the_file_shrinks_while_it_is_fetched(tmp_path: Path) -> None:
         os.truncate(path, 1000)
         while connection.recv(1 << 20):
             pass
-    serving.thread.join(10)
+    serving.thread.join(HANGS_S)
     assert not serving.thread.is_alive()
     assert serving.error is not None
     assert serving.error.message == f"{path} became shorter while it was served"
@@ -327,9 +329,8 @@ def test_ctrl_c_ends_it_without_a_traceback(trace: Path) -> None:
         assert process.stdout is not None
         while "drag" not in process.stdout.readline():
             pass
-        time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=HANGS_S)
     assert process.returncode == 0
     assert "stopped" in out
     assert err == ""
@@ -376,7 +377,7 @@ def free(port: int) -> bool:
 @pytest.mark.browser
 def test_the_real_ui_opens_it_with_its_tracks_expanded(tmp_path: Path, chromium: Browser) -> None:
     # Its content policy lets it fetch from this port only, so that the test has to have it.
-    assert wait_for(lambda: free(9001), 60), "port 9001 is in use"
+    assert wait_for(lambda: free(9001), HANGS_S), "port 9001 is in use"
     path = tmp_path / "50% ü & 'x'.json"
     events: list[dict[str, Any]] = []
     for pid, name in ((1, "rank 0"), (2, "rank 1")):
@@ -386,12 +387,12 @@ def test_the_real_ui_opens_it_with_its_tracks_expanded(tmp_path: Path, chromium:
     path.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
     with (
         perfetto_ui() as ui,
-        Serving(path, ui=ui, port=9001, timeout=60.0) as serving,
+        Serving(path, ui=ui, port=9001) as serving,
         browser.Watched(chromium) as seen,
     ):
         address = next(line for line in serving.lines if line.startswith("open "))[5:]
         seen.page.goto(address)
-        seen.page.wait_for_selector(".pf-track__title", timeout=60_000)
+        seen.page.wait_for_selector(".pf-track__title")
         seen.page.evaluate("waitForPerfettoIdle()")
         count = seen.page.evaluate(
             "app.trace.engine.query('select count(*) as n from slice').then((rows) => Number(rows.firstRow({n: 0n}).n))"

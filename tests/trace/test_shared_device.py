@@ -96,3 +96,12 @@ def test_who_holds_what_must_be_said(holds: object, tmp_path: Path) -> None:
     record(tmp_path, schedule, pipetrace.simulate(schedule, COSTS), holds=holds)
     with pytest.raises(TraceError, match="which rank holds which stage is not said"):
         read_recording([tmp_path])
+
+
+@pytest.mark.parametrize("rank", [None, "x", -1, 10**9, float("inf")])
+def test_whose_the_streams_are_must_be_said(rank: object, tmp_path: Path) -> None:
+    schedule = pipetrace.build("1f1b", 2, 2)
+    streams = [{"stream": "20", "rank": rank, "runs": "compute"}]
+    record(tmp_path, schedule, pipetrace.simulate(schedule, COSTS), streams=streams)
+    with pytest.raises(TraceError, match="whose its streams are is not said"):
+        read_recording([tmp_path])

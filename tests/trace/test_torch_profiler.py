@@ -101,7 +101,7 @@ def test_without_common_clocks_each_side_stands_alone(tmp_path: Path) -> None:
     receive, send = (recording.steps[0].find(Action(k, s, 0)) for k, s in ((Kind.RECV_F, 1), (Kind.SEND_F, 0)))
     assert receive is not None
     assert send is not None
-    assert (receive.start, receive.end) == (30, 50)
+    assert (receive.start, receive.end, receive.posted, receive.waited) == (50, 50, 30, 35)
     assert (send.start, send.end) == (40, 40)
 
 
@@ -164,8 +164,11 @@ def test_pairs_are_one_tile(tmp_path: Path) -> None:
 def test_first_of_doubled_actions_is_kept(tmp_path: Path) -> None:
     events = [event("PP:0F0", 20, 30), event("PP:0F0", 5, 9), event("PP:0B0", 40, 41)]
     write(tmp_path, 0, trace_of(0, 1, events))
+    # Where nothing marks the steps, the first of them was given up.
+    assert read_recording([tmp_path]).step_names == ("step 1",)
+    write(tmp_path, 0, trace_of(0, 1, [*events, event("STEP", 0, 50)]))
     recording = read_recording([tmp_path])
-    assert recording.step_names == ("whole trace",)
+    assert recording.step_names == ("STEP",)
     assert compute_of(recording.steps[0])["0F0"] == (0, 0, 4)
     assert any("0F0 stood more than once" in note for note in recording.notes)
 
@@ -266,7 +269,7 @@ def test_labels_outside_of_steps_and_unreadable_ones_are_told(tmp_path: Path) ->
     recording = read_recording([tmp_path])
     assert recording.step_names == ("STEP",)
     assert list(compute_of(recording.steps[0])) == ["0F0"]
-    assert "rank 0: 1 labels lie outside of the marked steps and were left out" in recording.notes
+    assert "rank 0: 1 labels lie outside of all steps and were left out" in recording.notes
     assert any("'PP:nonsense'" in note for note in recording.notes)
 
 

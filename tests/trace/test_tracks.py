@@ -147,7 +147,7 @@ def test_names_carry_the_stage_where_a_rank_has_several() -> None:
         "F 4 s0 & B 1 s3",
         "F 7 s1 d1",
         "OPTIM s3",
-        "F 5 dispatch l2 s0",
+        "F dispatch 5 l2 s0",
     ]
     assert found[2].args["backward_stage"] == 3
     assert "microbatch" not in found[4].args

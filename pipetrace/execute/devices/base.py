@@ -51,6 +51,9 @@ class Device(Protocol):
     def sleep(self, ns: int) -> None:
         """A synthetic kernel of `ns`, on the stream whose work calls it."""
 
+    def use(self, value: torch.Tensor) -> None:
+        """Says that the stream whose work calls it reads a tensor made on another: its memory stays until then."""
+
     def recording(self) -> profile:
         """torch's profiler, set up so that it sees all streams; not started."""
 

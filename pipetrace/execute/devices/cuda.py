@@ -104,6 +104,10 @@ class CudaDevice:
         if cycles > 0:
             torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
 
+    def use(self, value: torch.Tensor) -> None:
+        """See `Device`."""
+        value.record_stream(torch.cuda.current_stream(self._device))
+
     def recording(self) -> profile:
         """See `Device`."""
         return profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])

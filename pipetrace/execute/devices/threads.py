@@ -16,7 +16,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from pipetrace.execute.devices.base import Event, Stream
-from pipetrace.execute.sleeping import sleep_until
+from pipetrace.execute.sleeping import sleep_until, take_turns
 
 
 class ThreadEvent:
@@ -98,6 +98,7 @@ class ThreadDevice:
     """See the module."""
 
     def __init__(self) -> None:
+        take_turns()
         self._streams: list[ThreadStream] = []
         self._error: BaseException | None = None
 
@@ -115,6 +116,9 @@ class ThreadDevice:
     def sleep(self, ns: int) -> None:
         """See `Device`."""
         sleep_until(time.perf_counter_ns() + ns)
+
+    def use(self, value: torch.Tensor) -> None:
+        """See `Device`: work holds what it reads."""
 
     def recording(self) -> profile:
         """See `Device`: all threads are recorded, not only the one that starts it."""

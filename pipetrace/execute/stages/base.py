@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from pipetrace.action import Kind, Part
+from pipetrace.execute.expert_parallel import Offering
 
 
 class Stage(Protocol):
@@ -60,3 +61,14 @@ class PartStage(Stage, Protocol):
         Returns:
             What the stage gives, of the last part of its F or of its B or I; None elsewhere.
         """
+
+
+@runtime_checkable
+class OfferingStage(PartStage, Protocol):
+    """One whose all-to-alls can be taken apart, so that all replicas can be in one process."""
+
+    def part(self, kind: Kind, layer: int, part: Part, microbatch: int, value: torch.Tensor | None) -> Offering:
+        """As `run_part`, but yields what the stage gives in each all-to-all and is sent what came."""
+
+    def all_to_alls(self, kind: Kind, part: Part) -> int:
+        """How many all-to-alls a part makes."""

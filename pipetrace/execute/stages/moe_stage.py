@@ -7,15 +7,16 @@ all-to-alls in I alone, and each part can be run when a schedule says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
-from pipetrace.action import Kind, Part
-from pipetrace.execute.expert_parallel import Exchange
+from pipetrace.action import ALL_TO_ALL_PARTS, Kind, Part
+from pipetrace.execute.expert_parallel import Offer, Offering, through
 from pipetrace.execute.stages.piece import Piece, summed_gradients, trainable
+from pipetrace.execute.workloads.base import Host
 from pipetrace.execute.workloads.moe_layers import MoeLayer, Route, combined, combined_gradient, run_experts
 
 FORWARD = (Part.ATTN, Part.DISPATCH, Part.MLP, Part.COMBINE)
@@ -52,7 +53,7 @@ class MoeStage:
 
     Args:
         layers: At least one.
-        exchange: Between the replicas.
+        host: Where it runs, and the replica that it belongs to.
         padded: Whether every expert is given the same number of rows by every replica, so that nobody need be asked.
         inlet: Input of a microbatch → (batch, sequence, hidden).
         inputs: Microbatch → what the inlet takes.
@@ -63,7 +64,7 @@ class MoeStage:
     def __init__(
         self,
         layers: Sequence[MoeLayer],
-        exchange: Exchange,
+        host: Host,
         *,
         padded: bool,
         inlet: nn.Module | None = None,
@@ -71,7 +72,7 @@ class MoeStage:
         head: nn.Module | None = None,
         loss: Callable[[torch.Tensor, int], torch.Tensor] | None = None,
     ) -> None:
-        self._exchange, self._padded = exchange, padded
+        self._host, self._exchange, self._padded = host, host.exchange, padded
         self._inlet, self._inputs, self._head, self._loss = inlet, inputs, head, loss
         self._layers = [
             _LayerState(
@@ -81,7 +82,7 @@ class MoeStage:
             )
             for layer in layers
         ]
-        self._head_piece = Piece([] if head is None else trainable(head))
+        self._head_piece = Piece([] if head is None else trainable(head), host.use)
         self._values: dict[int, torch.Tensor] = {}
         self._entered: dict[int, torch.Tensor] = {}
         self.losses: dict[int, torch.Tensor] = {}
@@ -164,28 +165,29 @@ class MoeStage:
     def run_part(
         self, kind: Kind, layer: int, part: Part, microbatch: int, value: torch.Tensor | None
     ) -> torch.Tensor | None:
-        """One part of one layer.
+        """See `PartStage`."""
+        return through(self._exchange, self.part(kind, layer, part, microbatch, value))
 
-        Args:
-            kind: F, B, I, or for attn and mlp W.
-            layer: Within the stage.
-            part: Which.
-            microbatch: Which.
-            value: What the stage takes, for the first part of its F or of its B or I; ignored elsewhere.
+    def all_to_alls(self, kind: Kind, part: Part) -> int:
+        """See `OfferingStage`: a dispatch first asks how many rows will come, where it cannot know."""
+        if part not in ALL_TO_ALL_PARTS:
+            return 0
+        return 2 if kind is Kind.F and part is Part.DISPATCH and not self._padded else 1
 
-        Returns:
-            What the stage gives, of the last part of its F or of its B or I; None elsewhere.
-        """
-        state = self._layers[layer]
+    def part(self, kind: Kind, layer: int, part: Part, microbatch: int, value: torch.Tensor | None) -> Offering:
+        """See `OfferingStage`."""
+        state, last = self._layers[layer], layer == len(self._layers) - 1
         match part:
             case Part.ATTN:
                 return self._attention(kind, state, layer == 0, microbatch, value)
             case Part.DISPATCH:
-                self._dispatch(kind, state, microbatch)
+                yield from self._dispatch(kind, state, microbatch)
             case Part.MLP:
-                self._experts(kind, state, layer == len(self._layers) - 1, microbatch)
+                self._experts(kind, state, last, microbatch)
+            case Part.COMBINE if kind is Kind.F:
+                return (yield from self._combine(state, last, microbatch))
             case Part.COMBINE:
-                return self._combine(kind, state, layer == len(self._layers) - 1, microbatch, value)
+                yield from self._combine_back(state, last, microbatch, value)
         return None
 
     def _attention(
@@ -200,7 +202,7 @@ class MoeStage:
         else:
             flow = state.flows.pop(microbatch)
             run = state.attention.backward if kind is Kind.B else state.attention.backward_input
-            gradient = run(microbatch, [flow.beside, flow.rows])
+            gradient = run(microbatch, [self._there(flow.beside), self._there(flow.rows)])
             if first and self._inlet is None:
                 return gradient.contiguous()
             self._values[microbatch] = gradient
@@ -208,52 +210,61 @@ class MoeStage:
                 self._into_inlet(microbatch)
         return None
 
-    def _dispatch(self, kind: Kind, state: _LayerState, microbatch: int) -> None:
+    def _dispatch(self, kind: Kind, state: _LayerState, microbatch: int) -> Offering:
         flow = state.flows[microbatch]
-        rows = _there(flow.rows)
+        rows = self._there(flow.rows)
         if kind is Kind.F:
-            flow.counts = self._ask(flow.route)
-            flow.rows = self._to_experts(flow, rows)
+            flow.counts = yield from self._ask(flow.route, rows.device)
+            flow.rows = yield self._to_experts(flow, rows)
         else:
-            flow.rows = self._from_experts(flow, rows)
+            flow.rows = yield self._from_experts(flow, rows)
+        return None
 
     def _experts(self, kind: Kind, state: _LayerState, last: bool, microbatch: int) -> None:
         if kind is Kind.F:
             flow, experts = state.flows[microbatch], state.layer.experts
             (flow.rows,) = state.experts.forward(
-                microbatch, _there(flow.rows), lambda rows: [run_experts(experts, rows, flow.counts)]
+                microbatch, self._there(flow.rows), lambda rows: [run_experts(experts, rows, flow.counts)]
             )
         elif kind is Kind.W:
             state.experts.backward_weight(microbatch)
         else:
             flow = state.flows[microbatch]
             run = state.experts.backward if kind is Kind.B else state.experts.backward_input
-            flow.rows = run(microbatch, [flow.rows])
+            flow.rows = run(microbatch, [self._there(flow.rows)])
         if last and self._head is not None and kind in (Kind.B, Kind.W):
             self._head_piece.backward_weight(microbatch)
 
-    def _combine(
-        self, kind: Kind, state: _LayerState, last: bool, microbatch: int, value: torch.Tensor | None
-    ) -> torch.Tensor | None:
+    def _combine(self, state: _LayerState, last: bool, microbatch: int) -> Offering:
         flow = state.flows[microbatch]
-        if kind is Kind.F:
-            output = combined(_there(flow.beside), self._from_experts(flow, _there(flow.rows)), flow.route)
-            flow.beside = flow.rows = None
-            if last:
-                return self._leave(microbatch, output)
-            self._values[microbatch] = output
-        else:
-            gradient = self._begin_backward(microbatch, value) if last else self._take(microbatch)
-            flow.beside = gradient
-            flow.rows = self._to_experts(flow, combined_gradient(gradient, flow.route))
+        returned = yield self._from_experts(flow, self._there(flow.rows))
+        output = combined(self._there(flow.beside), returned, flow.route)
+        flow.beside = flow.rows = None
+        if last:
+            return self._leave(microbatch, output)
+        self._values[microbatch] = output
+        return None
+
+    def _combine_back(self, state: _LayerState, last: bool, microbatch: int, value: torch.Tensor | None) -> Offering:
+        flow = state.flows[microbatch]
+        gradient = self._begin_backward(microbatch, value) if last else self._take(microbatch)
+        flow.beside = gradient
+        flow.rows = yield self._to_experts(flow, combined_gradient(gradient, flow.route))
         return None
 
     def _take(self, microbatch: int) -> torch.Tensor:
-        return self._values.pop(microbatch)
+        return self._there(self._values.pop(microbatch))
+
+    def _there(self, value: torch.Tensor | None) -> torch.Tensor:
+        """What another part has made, perhaps on the other lane."""
+        if value is None:
+            raise ValueError("a part stands before what it takes")
+        self._host.use(value)
+        return value
 
     def _enter(self, microbatch: int, value: torch.Tensor | None) -> torch.Tensor:
         if self._inlet is None or self._inputs is None:
-            return _there(value)
+            return self._there(value)
         entered: torch.Tensor = self._inlet(self._inputs(microbatch))
         self._entered[microbatch] = entered
         return entered
@@ -268,13 +279,13 @@ class MoeStage:
         flow = state.flows[microbatch]
         flow.beside, flow.rows = beside, rows
 
-    def _ask(self, of: Route) -> tuple[tuple[int, ...], ...]:
+    def _ask(self, of: Route, device: torch.device) -> Generator[Offer, torch.Tensor, tuple[tuple[int, ...], ...]]:
         """How many rows come from each replica for each expert here."""
         replicas = self._exchange.replicas
         own = len(of.counts) // replicas
         if self._padded:
             return (of.counts[:own],) * replicas
-        asked = self._exchange.all_to_all(torch.tensor(of.counts).view(-1, 1), [own] * replicas, [own] * replicas)
+        asked = yield Offer(torch.tensor(of.counts, device=device).view(-1, 1), [own] * replicas, [own] * replicas)
         return tuple(tuple(each) for each in asked.view(replicas, own).tolist())
 
     def _sent(self, flow: _Flow) -> list[int]:
@@ -282,11 +293,11 @@ class MoeStage:
         counts = flow.route.counts
         return [sum(counts[at : at + own]) for at in range(0, len(counts), own)]
 
-    def _to_experts(self, flow: _Flow, rows: torch.Tensor) -> torch.Tensor:
-        return self._exchange.all_to_all(rows, self._sent(flow), [sum(each) for each in flow.counts])
+    def _to_experts(self, flow: _Flow, rows: torch.Tensor) -> Offer:
+        return Offer(rows, self._sent(flow), [sum(each) for each in flow.counts])
 
-    def _from_experts(self, flow: _Flow, rows: torch.Tensor) -> torch.Tensor:
-        return self._exchange.all_to_all(rows, [sum(each) for each in flow.counts], self._sent(flow))
+    def _from_experts(self, flow: _Flow, rows: torch.Tensor) -> Offer:
+        return Offer(rows, [sum(each) for each in flow.counts], self._sent(flow))
 
     def _leave(self, microbatch: int, output: torch.Tensor) -> torch.Tensor | None:
         head, loss = self._head, self._loss
@@ -299,14 +310,8 @@ class MoeStage:
 
     def _begin_backward(self, microbatch: int, gradient: torch.Tensor | None) -> torch.Tensor:
         if self._head is None:
-            return _there(gradient)
+            return self._there(gradient)
         return self._head_piece.backward_input(microbatch, [None])
 
     def _into_inlet(self, microbatch: int) -> None:
         torch.autograd.backward(self._entered.pop(microbatch), self._take(microbatch))
-
-
-def _there(value: torch.Tensor | None) -> torch.Tensor:
-    if value is None:
-        raise ValueError("a part stands before what it takes")
-    return value

@@ -25,10 +25,13 @@ class Piece:
 
     Args:
         weights: Those that require grad; the piece adds their gradients up.
+        use: Is told of tensors that autograd may have made on another stream than the one that takes them.
     """
 
-    def __init__(self, weights: Sequence[nn.Parameter]) -> None:
-        self._weights = weights
+    def __init__(
+        self, weights: Sequence[nn.Parameter], use: Callable[[torch.Tensor], None] = lambda _value: None
+    ) -> None:
+        self._weights, self._use = weights, use
         self._kept: dict[int, _Kept] = {}
 
     def clear(self) -> None:
@@ -63,6 +66,7 @@ class Piece:
             raise ValueError(f"W of microbatch {microbatch} stands before its I")
         for weight, gradient in zip(self._weights, split.weight_gradients(), strict=True):
             if gradient is not None:
+                self._use(gradient)
                 # A copy first: autograd may give one tensor to several weights, and adding in place would change all.
                 weight.grad = gradient.clone() if weight.grad is None else weight.grad.add_(gradient)
 

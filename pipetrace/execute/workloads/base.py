@@ -48,11 +48,13 @@ class Host:
         exchange: Of the replica that the rank belongs to.
         device: Where its tensors lie.
         sleep: A synthetic kernel of so many ns.
+        use: Says that what runs now reads a tensor that may have been made on another stream.
     """
 
     exchange: Exchange = field(default_factory=Alone)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     sleep: Callable[[int], None] = pause
+    use: Callable[[torch.Tensor], None] = lambda _value: None
 
 
 WorkloadFactory: TypeAlias = Callable[[Schedule, RunConfig, Host], Workload]

@@ -6,15 +6,16 @@ Replica e of E runs the whole pipeline on microbatches of its own and holds the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from pipetrace.action import Action
+from pipetrace.execute.check import programs_with, stages_of
 from pipetrace.execute.config import RunConfig
-from pipetrace.execute.expert_parallel import Exchange
-from pipetrace.execute.program import Program, compile_rank
+from pipetrace.execute.program import Program
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.stages.moe_stage import MoeStage
 from pipetrace.execute.workloads.base import Host, Stages
@@ -25,12 +26,14 @@ from pipetrace.schedule import Schedule
 
 _TOKENS, _STAGES = 1, 2  # streams of random numbers
 
+Module = TypeVar("Module", bound=nn.Module)
+
 
 class MoeWorkload:
     """See the module. Weights and tokens follow from the seed, so that any rank makes any stage the same."""
 
-    def __init__(self, schedule: Schedule, config: RunConfig, exchange: Exchange) -> None:
-        self._schedule, self._config, self._exchange = schedule, config, exchange
+    def __init__(self, schedule: Schedule, config: RunConfig, host: Host) -> None:
+        self._schedule, self._config, self._host, self._exchange = schedule, config, host, host.exchange
         self._dtype = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}[config.dtype]
 
     def _seed(self, stream: int, number: int) -> int:
@@ -40,7 +43,8 @@ class MoeWorkload:
         """Synthetic tokens of one replica's microbatch, the same in every step; shape (batch, sequence + 1)."""
         number = replica * self._schedule.microbatches + microbatch
         generator = torch.Generator().manual_seed(self._seed(_TOKENS, number))
-        return torch.randint(VOCABULARY, (self._config.batch, self._config.sequence + 1), generator=generator)
+        size = (self._config.batch, self._config.sequence + 1)
+        return torch.randint(VOCABULARY, size, generator=generator).to(self._host.device)
 
     def modules(self, stage: int) -> ReferenceStage:
         """A stage with all experts."""
@@ -49,10 +53,8 @@ class MoeWorkload:
             torch.manual_seed(self._seed(_STAGES, stage))
             layers = [
                 MoeLayer(
-                    Attention(config.hidden, config.heads, config.experts, config.top_k, config.capacity).to(
-                        self._dtype
-                    ),
-                    [Expert(config.hidden, config.expert_hidden).to(self._dtype) for _ in range(config.experts)],
+                    self._placed(Attention(config.hidden, config.heads, config.experts, config.top_k, config.capacity)),
+                    [self._placed(Expert(config.hidden, config.expert_hidden)) for _ in range(config.experts)],
                 )
                 for _ in range(config.layers)
             ]
@@ -60,9 +62,12 @@ class MoeWorkload:
             inlet = Embedding(config.sequence, config.hidden)
         return ReferenceStage(
             layers,
-            inlet.to(self._dtype) if stage == 0 else None,
-            head.to(self._dtype) if stage == made - 1 else None,
+            self._placed(inlet) if stage == 0 else None,
+            self._placed(head) if stage == made - 1 else None,
         )
+
+    def _placed(self, module: Module) -> Module:
+        return module.to(self._host.device, self._dtype)
 
     def stage(self, pipe: int, stage: int) -> MoeStage:  # noqa: ARG002 - pipes are copies
         """See `Workload`."""
@@ -75,7 +80,7 @@ class MoeWorkload:
         targets = [self.targets(exchange.replica, microbatch) for microbatch in range(count)]
         return MoeStage(
             [MoeLayer(layer.attention, layer.experts[mine]) for layer in whole.layers],
-            exchange,
+            self._host,
             padded=config.capacity > 0,
             inlet=whole.inlet,
             inputs=inputs.__getitem__ if whole.inlet is not None else None,
@@ -100,22 +105,17 @@ class MoeWorkload:
 
     def buffer(self, receive: Action) -> torch.Tensor:  # noqa: ARG002 - all messages are alike
         """See `Workload`."""
-        return torch.empty(self._config.batch, self._config.sequence, self._config.hidden, dtype=self._dtype)
+        size = (self._config.batch, self._config.sequence, self._config.hidden)
+        return torch.empty(size, dtype=self._dtype, device=self._host.device)
 
     def check(self, program: Program, stages: Stages, tick: Callable[[], None]) -> RankCheck:
         """See `Workload`: gradients and losses against a single process that has all experts and all tokens."""
-        mine: dict[tuple[int, int], MoeStage] = {}
-        for held, stage in stages.items():
-            if not isinstance(stage, MoeStage):
-                raise TypeError(f"{type(stage).__name__} is no stage of this workload")
-            mine[held] = stage
-        schedule = self._schedule
+        schedule, mine = self._schedule, stages_of(MoeStage, stages)
         rank = self._exchange.replica * schedule.ranks + program.rank
-        programs = [program if one == program.rank else compile_rank(schedule, one) for one in range(schedule.ranks)]
-        actions = (half.action for of in programs for op in of.ops for half in op.halves)
+        actions = (half.action for of in programs_with(schedule, program) for op in of.ops for half in op.halves)
         return compare_with_reference(rank, self._exchange, actions, schedule.stages - 1, mine, self, tick)
 
 
 def build(schedule: Schedule, config: RunConfig, host: Host) -> MoeWorkload:
     """The workload that `--workload moe` runs."""
-    return MoeWorkload(schedule, config, host.exchange)
+    return MoeWorkload(schedule, config, host)

@@ -31,9 +31,10 @@ class Route:
 
     Args:
         choices: How many there are.
-        choice: The choice that each row in use belongs to, by expert; shape (used,).
-        place: Where that row lies; shape (used,). Rows that are not in use are padding.
-        counts: Rows for each expert.
+        choice: All choices, by expert; shape (choices,).
+        place: The row that each of these has; shape (choices,). One that is dropped has a row behind the last; rows
+            that none has are padding.
+        counts: Rows for each expert. Where they follow from a capacity, no host waits for a device to count.
     """
 
     choices: int
@@ -57,13 +58,14 @@ def route(experts: torch.Tensor, among: int, capacity: int | None) -> Route:
             tokens first. None for as many as there are.
     """
     order = torch.argsort(experts, stable=True)
-    counts = torch.bincount(experts, minlength=among)
+    counts = torch.zeros(among, dtype=torch.int64, device=experts.device).index_add_(0, experts, torch.ones_like(order))
+    place = torch.arange(order.numel(), device=experts.device)
     if capacity is None:
-        return Route(experts.numel(), order, torch.arange(order.numel()), tuple(counts.tolist()))
-    position = torch.arange(order.numel()) - (counts.cumsum(0) - counts)[experts[order]]
-    fits = position < capacity
-    order, position = order[fits], position[fits]
-    return Route(experts.numel(), order, experts[order] * capacity + position, (capacity,) * among)
+        return Route(experts.numel(), order, place, tuple(counts.tolist()))
+    of = experts[order]
+    position = place - (counts.cumsum(0) - counts)[of]
+    place = torch.where(position < capacity, of * capacity + position, among * capacity)
+    return Route(experts.numel(), order, place, (capacity,) * among)
 
 
 def capacity_of(factor: float, tokens: int, top_k: int, experts: int) -> int | None:
@@ -99,7 +101,7 @@ class Attention(nn.Module):
         copies = tokens.unsqueeze(1).expand(-1, self.top_k, -1).flatten(0, 1)
         rows = torch.cat([copies, gates.reshape(-1, 1)], 1).index_select(0, of.choice)
         if self.capacity:
-            rows = rows.new_zeros(of.rows, rows.shape[1]).index_copy(0, of.place, rows)
+            rows = rows.new_zeros(of.rows + 1, rows.shape[1]).index_copy(0, of.place, rows)[:-1]
         return h, rows, of
 
 
@@ -141,19 +143,20 @@ def run_experts(experts: Sequence[nn.Module], rows: torch.Tensor, counts: Sequen
     Returns:
         In the order of `rows`; shape (n, hidden).
     """
-    expert_of = torch.tensor([of for each in counts for of in each], dtype=torch.int64)
-    by_row = torch.repeat_interleave(torch.arange(len(experts)).repeat(len(counts)), expert_of)
-    order = torch.argsort(by_row, stable=True)
     sizes = [sum(each[number] for each in counts) for number in range(len(experts))]
+    by_row = torch.tensor([number for each in counts for number, of in enumerate(each) for _ in range(of)])
+    order = torch.argsort(by_row, stable=True)
+    back = torch.argsort(order).to(rows.device, non_blocking=True)
+    order = order.to(rows.device, non_blocking=True)
     # Each in memory of its own: the last bits of a product depend on how its factors are aligned.
     taken = [rows.index_select(0, of) for of in order.split_with_sizes(sizes)]
     outputs = torch.cat([expert(its) for expert, its in zip(experts, taken, strict=True)])
-    return outputs.index_select(0, torch.argsort(order))
+    return outputs.index_select(0, back)
 
 
 def combined(h: torch.Tensor, returned: torch.Tensor, of: Route) -> torch.Tensor:
     """h with what came back added to each token; the shape of `h`, (batch, sequence, hidden)."""
-    used = returned.index_select(0, of.place)
+    used = _with_dropped(returned).index_select(0, of.place)
     by_choice = used.new_zeros(of.choices, used.shape[1]).index_copy(0, of.choice, used)
     tokens = h.shape[0] * h.shape[1]
     return h + by_choice.view(tokens, of.choices // tokens, -1).sum(1).view_as(h)
@@ -164,4 +167,9 @@ def combined_gradient(gradient: torch.Tensor, of: Route) -> torch.Tensor:
     tokens = gradient.flatten(0, 1)
     by_choice = tokens.unsqueeze(1).expand(-1, of.choices // len(tokens), -1).flatten(0, 1)
     used = by_choice.index_select(0, of.choice)
-    return used.new_zeros(of.rows, used.shape[1]).index_copy(0, of.place, used)
+    return used.new_zeros(of.rows + 1, used.shape[1]).index_copy(0, of.place, used)[:-1]
+
+
+def _with_dropped(rows: torch.Tensor) -> torch.Tensor:
+    """Rows with one behind them, of zeros, that all dropped choices have."""
+    return torch.cat([rows, rows.new_zeros(1, rows.shape[1])])

@@ -19,10 +19,10 @@ from torch import nn
 
 from pipetrace.action import Action, Kind, code_kind
 from pipetrace.errors import RunError
-from pipetrace.execute.check import compare, weight_orders
+from pipetrace.execute.check import compare_stages
 from pipetrace.execute.config import RunConfig
 from pipetrace.execute.own_path import module_and_function, no_module
-from pipetrace.execute.program import Program, compile_rank
+from pipetrace.execute.program import Program
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.stages.autograd_stage import AutogradStage
 from pipetrace.execute.workloads.base import Host, Stages
@@ -245,15 +245,7 @@ class OwnWorkload:
 
     def check(self, program: Program, stages: Stages, tick: Callable[[], None]) -> RankCheck:
         """See `Workload`: gradients and losses against a single process."""
-        mine: dict[tuple[int, int], AutogradStage] = {}
-        for held, stage in stages.items():
-            if not isinstance(stage, AutogradStage):
-                raise TypeError(f"{type(stage).__name__} is no stage of this workload")
-            mine[held] = stage
-        schedule = self._schedule
-        programs = [program if rank == program.rank else compile_rank(schedule, rank) for rank in range(schedule.ranks)]
-        orders = weight_orders(programs)
-        return compare(program.rank, mine, orders, lambda: [self.stage(0, s) for s in range(schedule.stages)], tick)
+        return compare_stages(self._schedule, program, stages, lambda stage: self.stage(0, stage), tick)
 
 
 def _function(path: str) -> Callable[..., Any]:

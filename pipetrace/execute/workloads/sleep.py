@@ -13,7 +13,9 @@ import torch
 
 from pipetrace.action import ALL_TO_ALL_PARTS, Action, IntArray, Kind, Part, pack
 from pipetrace.costs import StageCosts
+from pipetrace.execute.check import stages_of
 from pipetrace.execute.config import MIN_MESSAGE, RunConfig
+from pipetrace.execute.expert_parallel import Offer, Offering, through
 from pipetrace.execute.program import Program
 from pipetrace.execute.result import RankCheck
 from pipetrace.execute.workloads.base import Host, Stages
@@ -54,7 +56,7 @@ class SleepStage:
     ) -> None:
         self._host = host
         self._layer, self._layers, self._jitter = layer or LayerCosts(), layers, jitter
-        self._row = torch.zeros(host.exchange.replicas, 1)
+        self._row = torch.zeros(host.exchange.replicas, 1, device=host.device)
         backward = costs.recompute + costs.full_backward
         takes = {Kind.F: costs.F, Kind.B: backward, Kind.I: costs.recompute + costs.I, Kind.W: costs.W}
         self._takes = {
@@ -118,7 +120,15 @@ class SleepStage:
     def run_part(
         self, kind: Kind, layer: int, part: Part, microbatch: int, value: torch.Tensor | None
     ) -> torch.Tensor | None:
-        """See `PartStage`: all-to-alls bring one number to every replica, and take their time from then on."""
+        """See `PartStage`."""
+        return through(self._host.exchange, self.part(kind, layer, part, microbatch, value))
+
+    def all_to_alls(self, kind: Kind, part: Part) -> int:  # noqa: ARG002 - forward and backward are alike
+        """See `OfferingStage`."""
+        return 1 if part in ALL_TO_ALL_PARTS else 0
+
+    def part(self, kind: Kind, layer: int, part: Part, microbatch: int, value: torch.Tensor | None) -> Offering:
+        """See `OfferingStage`: all-to-alls bring one number to every replica, and take their time from then on."""
         code = Action(kind, self._stage, microbatch, self._pipe, layer, part).code
         if value is not None:
             self._received.append(
@@ -126,7 +136,7 @@ class SleepStage:
             )
         if part in ALL_TO_ALL_PARTS:
             ones = [1] * self._host.exchange.replicas
-            self._host.exchange.all_to_all(self._row, ones, ones)
+            yield Offer(self._row, ones, ones)
         self._host.sleep(_scattered(code, int(self._layer.table[kind, part]), self._jitter))
         if kind is Kind.F and part is Part.COMBINE and layer == self._layers - 1 and not self._last:
             return self._outputs[microbatch]
@@ -183,9 +193,7 @@ class SleepWorkload:
     def check(self, program: Program, stages: Stages, tick: Callable[[], None]) -> RankCheck:  # noqa: ARG002
         """See `Workload`: whether every message of the last step was the one that its action waits for."""
         received, wrong = 0, []
-        for stage in stages.values():
-            if not isinstance(stage, SleepStage):
-                raise TypeError(f"{type(stage).__name__} is no stage of this workload")
+        for stage in stages_of(SleepStage, stages).values():
             received += stage.received
             wrong += stage.wrong_messages()
         expected = sum(half.takes != 0 for op in program.ops for half in op.halves)

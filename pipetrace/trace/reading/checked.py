@@ -65,13 +65,14 @@ def _wrong(steps: RankSteps) -> Iterator[str]:
 
 def _wrong_in_step(step: RankStep) -> Iterator[str]:
     times = [step.begins, *step.posts.values(), *step.idle_for.values()]
-    times += [time for c in step.compute for time in (c.start, c.end)]
+    times += [time for c in (*step.compute, *step.closing) for time in (c.start, c.end)]
     times += [time for span in step.arrivals.values() for time in span if time != UNKNOWN]
     times += [time for t in step.loose for time in (t.posted, t.start, t.end)]
     for time in times:
         if not EARLIEST <= time <= LATEST:
             yield f"{time} is no time"
     yield from _wrong_compute(step)
+    yield from _wrong_beside(step)
     yield from _wrong_transfers(step)
 
 
@@ -95,6 +96,18 @@ def _wrong_compute(step: RankStep) -> Iterator[str]:
             yield f"the kernels of {code_text(code)} do not last as long as it does"
         elif min(of) < 0 or not of.kernels or max(of) > _MOST_COUNT:
             yield f"the kernels of {code_text(code)} are {tuple(of)}"
+
+
+def _wrong_beside(step: RankStep) -> Iterator[str]:
+    """What is told of compute beside its tiles."""
+    lasted = {c.code: c.end - c.start for c in step.compute}
+    for code, time in step.recomputed.items():
+        if not 0 <= time <= lasted.get(code, -1):
+            yield f"a forward of {time} ns was run again in {code}, which did not last as long"
+    for c in step.closing:
+        yield from _no_action(c.code, frozenset({Kind.REDUCE_GRAD, Kind.OPTIM}))
+        if c.end < c.start or c.partner != NO_ACTION:
+            yield f"{code_text(c.code)} is {tuple(c)}"
 
 
 def _wrong_transfers(step: RankStep) -> Iterator[str]:

@@ -52,6 +52,8 @@ class Args(msgspec.Struct, gc=False):
     allocated: Any = msgspec.field(default=None, name="Total Allocated")
     device_id: Any = msgspec.field(default=None, name="Device Id")
     device_type: Any = msgspec.field(default=None, name="Device Type")
+    sequence: Any = msgspec.field(default=None, name="Sequence number")
+    forward_thread: Any = msgspec.field(default=None, name="Fwd thread id")
     name: Any = None
     labels: Any = None
 
@@ -77,6 +79,7 @@ class Events:
         name, category, thread: Places in the tables below; shape (n,).
         start, end: Unix ns; shape (n,).
         correlation, stream, device: Of launches and kernels, else `NONE`; shape (n,).
+        forward: 1 for operations that autograd will differentiate, as it numbered them, else 0; shape (n,).
         names, categories: What stands in the file.
         threads: (pid, tid) as they stand in the file.
         details: Arguments of the events that are communication, by row.
@@ -93,6 +96,7 @@ class Events:
     correlation: IntArray
     stream: IntArray
     device: IntArray
+    forward: IntArray
     names: Sequence[str]
     categories: Sequence[str]
     threads: Sequence[tuple[str, str]]
@@ -140,7 +144,7 @@ class Events:
 
 _TIMED = ("B", "E", "i")
 _PHASES = frozenset("BEXIiCbneSTpFstfPNODMVvRrcaL(),")  # of Chrome's trace format
-_COLUMNS = ("name", "category", "thread", "start", "end", "correlation", "stream", "device")
+_COLUMNS = ("name", "category", "thread", "start", "end", "correlation", "stream", "device", "forward")
 
 
 def _pick(chosen: Sequence[bool], column: IntArray) -> BoolArray:
@@ -228,6 +232,11 @@ class Collector:
             if of_device:
                 values[[i for i, _ in of_device]] = [_count(getattr(args, column)) for _, args in of_device]
             new[column] = values
+        forward: AnyInts = np.zeros(len(events), dtype=np.int8)
+        numbered = [i for i, e in enumerate(events) if e.args is not None and e.args.sequence is not None]
+        if numbered:
+            forward[numbered] = [_runs_forward(events[i].args) for i in numbered]
+        new["forward"] = forward
         for i, event in enumerate(events):
             if event.args is not None and (event.args.collective is not None or event.args.inputs is not None):
                 self._details[self._count + i] = event.args
@@ -319,6 +328,11 @@ class Collector:
         if len(merged) < len(to):
             columns["thread"] = np.array(to, dtype=np.int32)[columns["thread"]]
         return tuple(merged)
+
+
+def _runs_forward(args: Args | None) -> bool:
+    """Whether a numbered operation is what will be differentiated; a derivative names the thread of its forward."""
+    return args is not None and _count(args.forward_thread) in (0, NONE)
 
 
 def _has_lost_digits(micros: list[Any]) -> bool:

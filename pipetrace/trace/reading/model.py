@@ -44,6 +44,8 @@ class RankStep:
         begins: Start of the step's mark, or of its first label.
         on_device: What the kernels of each action did, by its code; empty where there are none.
         loose: Transfers of which it is not known yet what they carry.
+        recomputed: ns that each backward's forward took that was run again in it, by its code.
+        closing: What concerns a whole stage and was timed, gradient reduction and optimiser, each once.
     """
 
     begins: int
@@ -53,6 +55,8 @@ class RankStep:
     idle_for: dict[int, int] = field(default_factory=dict)
     on_device: dict[int, OnDevice] = field(default_factory=dict)
     loose: list[Transfer] = field(default_factory=list)
+    recomputed: dict[int, int] = field(default_factory=dict)
+    closing: list[Compute] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,7 @@ class RankSteps:
         match: How compute was matched where nothing is labelled.
         doubts: How often what contradicts the rest of the trace, see `doubts_of`.
         peak_memory: Most bytes allocated, by device, over the whole trace.
+        tells_recompute: Whether a forward that is run again in a backward would be seen.
     """
 
     style: LabelStyle
@@ -118,6 +123,7 @@ class RankSteps:
     match: Match | None = None
     doubts: dict[str, int] = field(default_factory=dict)
     peak_memory: dict[str, int] = field(default_factory=dict)
+    tells_recompute: bool = False
 
 
 def stages_of(steps: RankSteps) -> set[tuple[int, int]]:

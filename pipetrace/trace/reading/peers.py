@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from pipetrace.action import NO_ACTION, Kind, code_kind, code_pipe, code_stage
@@ -27,16 +28,19 @@ def attach_loose(steps: Mapping[int, RankSteps], ranks: int) -> Iterator[str]:
 def _attach(steps: Mapping[int, RankSteps], ranks: int) -> Iterator[str]:
     holders = {stage: rank for rank, of in steps.items() for stage in stages_of(of)}
     for rank, of in steps.items():
-        for name, step in of.steps.items():
-            if not step.loose or step.arrivals:
+        untold: dict[str, int] = defaultdict(int)
+        for step in of.steps.values():
+            # Where no compute is known either, that is told, and this follows from it.
+            if not step.loose or step.arrivals or not step.compute:
                 continue
-            where = f"rank {rank}" if len(of.steps) == 1 else f"rank {rank}, {name}"
             if len(steps) < ranks:
                 reason: str | None = "where the stages of ranks that were not recorded lie is not known"
             else:
                 reason = attach_in_order(step, list(_wanted(step.compute, rank, holders)), step.loose)
             if reason is not None:
-                yield f"{where}: what {len(step.loose)} sends and receives carry could not be told: {reason}"
+                untold[reason] += len(step.loose)
+        for reason, count in untold.items():
+            yield f"rank {rank}: what {count} sends and receives carry could not be told: {reason}"
 
 
 def _wanted(compute: Sequence[Compute], rank: int, holders: Mapping[tuple[int, int], int]) -> Iterator[Wanted]:

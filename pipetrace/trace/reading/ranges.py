@@ -17,7 +17,7 @@ from pipetrace.trace.reading.model import WHOLE_TRACE, Span
 from pipetrace.trace.reading.nearly import is_nearly_a_label
 
 # On a GPU the profiler repeats each label over its kernels; that one's times are the device's.
-_NO_RANGES = (
+NO_RANGES = (
     "cpu_op",
     "kernel",
     "gpu_user_annotation",
@@ -31,11 +31,12 @@ _NO_RANGES = (
 
 
 class Found(NamedTuple):
-    """A labelled range; Unix times in ns."""
+    """A labelled range; Unix times in ns, and on which thread it stands, a place in `Events.threads`."""
 
     start: int
     end: int
     label: Label
+    thread: int = -1
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,13 @@ def ranges_of(events: Events, rank: int, labels: Labels, *, is_ours: bool) -> Ra
             by_name[at] = label
         elif is_nearly_a_label(name):
             nearly[at] = name
-    ours = ~events.in_categories(_NO_RANGES)
+    ours = ~events.in_categories(NO_RANGES)
     rows = np.flatnonzero(ours & _among(events, by_name)).tolist()
     whole = {
         (int(events.start[row]), int(events.end[row]), int(events.name[row]), int(events.thread[row])): None
         for row in rows
     }
-    found = [Found(start, end, by_name[name]) for start, end, name, _ in whole]
+    found = [Found(start, end, by_name[name], thread) for start, end, name, thread in whole]
     found.sort(key=lambda f: (f.start, f.end, f.label.code, f.label.partner, f.label.role.value))
     style = _style(found, is_ours)
     # A user's own "Forward 3" beside the runtime's labels is not GPipe's.

@@ -19,6 +19,7 @@ from pipetrace.errors import TraceError
 from pipetrace.trace.reading.device import Device
 from pipetrace.trace.reading.model import Compute, Match, RankStep, RankSteps, Span
 from pipetrace.trace.reading.p2p import Transfer, Transfers
+from pipetrace.trace.reading.recompute import Recomputed
 from pipetrace.trace.reading.wanted import Wanted, attach_in_order
 from pipetrace.trace.reading.work import Piece, Work, pieces_of, tile_of
 
@@ -39,6 +40,7 @@ def match_steps(
     device: Device | None,
     transfers: Transfers,
     windows: Mapping[str, Span],
+    again: Recomputed,
 ) -> None:
     """Finds the actions of a rank in its work.
 
@@ -50,6 +52,7 @@ def match_steps(
         work: All of the rank.
         device: Its kernels.
         transfers: Its sends and receives.
+        again: Forwards that it ran again.
         windows: Its steps; one of several steps is cut where the list begins again.
 
     Raises:
@@ -74,7 +77,7 @@ def match_steps(
         for at in range(steps):
             called = name if steps == 1 else f"{name}, {at}" if len(windows) > 1 else f"step {at}"
             part = slice(at * len(wanted), (at + 1) * len(wanted))
-            step = _step(window.start, mine, device, wanted, rows[part])
+            step = _step(window.start, mine, device, wanted, rows[part], again)
             if steps > 1:
                 step.begins = min((c.start for c in step.compute), default=window.start)
             reason = attach_in_order(step, wanted, _of_step(posted, steps, at))
@@ -242,7 +245,12 @@ def _alike(names: Mapping[tuple[int, int], Sequence[tuple[int, ...]]]) -> float:
 
 
 def _step(
-    begins: int, work: Work, device: Device | None, wanted: Sequence[Wanted], rows: Sequence[tuple[int, int]]
+    begins: int,
+    work: Work,
+    device: Device | None,
+    wanted: Sequence[Wanted],
+    rows: Sequence[tuple[int, int]],
+    again: Recomputed,
 ) -> RankStep:
     step = RankStep(begins)
     for w, (first, last) in zip(wanted, rows, strict=True):
@@ -250,4 +258,8 @@ def _step(
         step.compute.append(Compute(w.code, 0, start, end))
         if on_device is not None:
             step.on_device[w.code] = on_device
+        # The host came to the last of the rows at its start; on a CPU that one's own operations follow.
+        until = end if device is None else int(work.at[last - 1]) + 1
+        if w.is_backward and (time := again.within(int(work.at[first]), until)):
+            step.recomputed[w.code] = min(time, end - start)
     return step

@@ -76,9 +76,9 @@ class Piece:
 def work_of(events: Events, device: Device | None, transfers: Transfers) -> Work:
     """All work of a rank."""
     main = _main_thread(events, transfers)
-    engine = _engine_rows(events)
+    engine = engine_rows(events)
     if device is None:
-        rows = _outermost(events, events.in_categories(["cpu_op"]))
+        rows = outermost(events, events.in_categories(["cpu_op"]))
         names = [not name.startswith(_NO_WORK) for name in events.names]
         rows = rows[np.array(names, dtype=np.bool_)[events.name[rows]]] if rows.size else rows
         backward = np.isin(rows, engine) | (_is_autograd(events, main)[events.thread[rows]])
@@ -87,7 +87,7 @@ def work_of(events: Events, device: Device | None, transfers: Transfers) -> Work
         return Work(events.start[rows], events.start[rows], events.end[rows], events.name[rows], backward, none)
     kernels = np.flatnonzero(device.computes)
     launched, thread = device.launched[kernels], device.thread[kernels]
-    backward = (thread != main) | _inside(launched, thread, events, engine)
+    backward = (thread != main) | inside(launched, thread, events, engine)
     return Work(
         launched, device.start[kernels], device.end[kernels], device.name[kernels].astype(np.int64), backward, kernels
     )
@@ -118,11 +118,12 @@ def _is_autograd(events: Events, main: int) -> BoolArray:
     )
 
 
-def _engine_rows(events: Events) -> IntArray:
+def engine_rows(events: Events) -> IntArray:
+    """The functions of autograd that run a backward."""
     return np.flatnonzero(events.of_names([name.startswith(_ENGINE) for name in events.names]))
 
 
-def _outermost(events: Events, mask: BoolArray) -> IntArray:
+def outermost(events: Events, mask: BoolArray) -> IntArray:
     """The rows, of those picked, that lie in no other on their thread."""
     rows = np.flatnonzero(mask)
     rows = rows[np.lexsort((-events.end[rows], events.start[rows], events.thread[rows]))]
@@ -138,14 +139,14 @@ def _outermost(events: Events, mask: BoolArray) -> IntArray:
     return rows[outermost]
 
 
-def _inside(time: IntArray, thread: IntArray, events: Events, rows: IntArray) -> BoolArray:
+def inside(time: IntArray, thread: IntArray, events: Events, rows: IntArray) -> BoolArray:
     """Which moments lie in one of the (outermost) ranges of their own thread."""
     inside = np.zeros(time.size, dtype=np.bool_)
     if not rows.size:
         return inside
     mask = np.zeros(len(events), dtype=np.bool_)
     mask[rows] = True
-    rows = _outermost(events, mask)
+    rows = outermost(events, mask)
     for of in np.unique(events.thread[rows]).tolist():
         mine = rows[events.thread[rows] == of]
         here = np.flatnonzero(thread == of)

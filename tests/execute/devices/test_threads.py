@@ -25,7 +25,7 @@ def test_a_stream_keeps_its_order(device: ThreadDevice) -> None:
 
 def test_streams_run_side_by_side(device: ThreadDevice) -> None:
     """Each waits for the other to have begun: one after the other would never end."""
-    meet = threading.Barrier(2, timeout=30)
+    meet = threading.Barrier(2, timeout=60)
     for stream in (device.stream(), device.stream()):
         stream.run(lambda: (meet.wait(), None)[1])
     device.synchronize()
@@ -37,7 +37,7 @@ def test_an_event_orders_two_streams(device: ThreadDevice) -> None:
     seen: list[str] = []
 
     def opened() -> None:
-        gate.wait(30)
+        gate.wait(60)
         seen.append("first")
 
     first.run(opened)

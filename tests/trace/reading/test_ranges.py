@@ -72,8 +72,12 @@ def test_steps_that_nothing_marks_are_cut_where_all_begins_again(tmp_path: Path)
     recording = read_recording([write(tmp_path, events)])
     assert recording.step_names == ("step 0", "step 1", "step 2")
     assert [len(step) for step in recording.steps] == [4, 4, 4]
-    # Where an action stands once too often there is no telling.
-    again = read_recording([write(tmp_path, [*events, event("PP:0F0", 9000, 9001)])])
+    # A step that was given up after its first forward is none.
+    given_up = read_recording([write(tmp_path, [*events, event("PP:0F0", 9000, 9001)])])
+    assert given_up.step_names == recording.step_names
+    assert any("1 of 4 steps are not whole" in line for line in given_up.missing)
+    # Where a backward stands once too often there is no telling.
+    again = read_recording([write(tmp_path, [*events, event("PP:0B1", 9000, 9001)])])
     assert again.step_names == (WHOLE_TRACE,)
     assert any("stood more than once" in note for note in again.notes)
 

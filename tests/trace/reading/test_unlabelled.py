@@ -123,3 +123,10 @@ def test_several_steps_in_a_trace_that_marks_none(tmp_path: Path) -> None:
         one, two = once.from_first_action(), step.from_first_action()
         assert (one.start == two.start).all()
         assert (one.end == two.end).all()
+
+
+def test_without_a_schedule_nothing_is_said_of_each_step() -> None:
+    """That nothing is labelled is told once; what each transfer carried follows from it."""
+    recording = read_recording([CPU])
+    assert any("no action is labelled on ranks 0, 1" in line for line in recording.missing)
+    assert not any("could not be told" in note for note in recording.notes)
