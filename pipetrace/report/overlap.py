@@ -170,25 +170,21 @@ def behind_text(hidden: Mapping[What, int], whole: int) -> str:
 def overlap_lines(of: AllToAlls, unit: TimeUnit, parts: InParts | None) -> list[tuple[str, str]]:
     """Names and values of what the all-to-alls of a step come to, and of what limits its pairs."""
     whole, exposed = int(of.duration.sum()), int(of.exposed.sum())
-    lines = [("all-to-all", f"{unit.text(whole)}, of which exposed {unit.text(exposed)} ({percent(exposed / whole)})")]
+    of_which = f", of which exposed {unit.text(exposed)} ({percent(exposed / whole)})" if whole else ""
+    lines = [("all-to-all", unit.text(whole) + of_which)]
     if parts is None:
         return lines
     if text := limits_text(parts.pairs(of)):
         lines.append(("pairs limited", text))
         steady = parts.steady
-        lines.append(
-            (
-                "steady pair",
-                f"{unit.text(steady.period)}: compute {unit.text(steady.compute)}, "
-                f"all-to-all {unit.text(steady.all_to_all)} ({steady.ratio:.3g} of it)",
-            )
-        )
-        lines.append(("hides fully up to", f"{parts.hides_up_to:.3g} of the compute"))
+        lanes = f"compute {unit.text(steady.compute)}, all-to-all {unit.text(steady.all_to_all)}"
+        ratio = f" ({steady.ratio:.3g} of it)" if steady.compute else ""
+        lines.append(("steady pair", f"{unit.text(steady.period)}: {lanes}{ratio}"))
+        if steady.compute:
+            lines.append(("hides fully up to", f"{parts.hides_up_to:.3g} of the compute"))
     in_parts, in_stages = of.compute.makespan, parts.makespan_in_stages
-    lines.append(
-        ("in whole stages", f"{unit.text(in_stages)} ({percent((in_stages - in_parts) / in_parts, signed=True)})")
-    )
-    return lines
+    longer = f" ({percent((in_stages - in_parts) / in_parts, signed=True)})" if in_parts else ""
+    return [*lines, ("in whole stages", f"{unit.text(in_stages)}{longer}")]
 
 
 def overlap_dict(timeline: Timeline, parts: InParts | None = None) -> dict[str, Any]:

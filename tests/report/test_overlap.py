@@ -3,8 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 from pipetrace.action import Kind, Part
+from pipetrace.metrics.overlap import all_to_alls
 from pipetrace.passes import MoeOrder, Overlap, expand_moe
-from pipetrace.report.overlap import InParts, compared_overlap, name_of, overlap_dict, overlap_tables
+from pipetrace.report.overlap import InParts, compared_overlap, name_of, overlap_dict, overlap_lines, overlap_tables
 from pipetrace.report.units import MILLISECONDS
 from pipetrace.simulate import simulate
 from pipetrace.timeline import Timeline
@@ -38,6 +39,19 @@ def test_as_tables() -> None:
     assert rows["0"] == ["0", "36", "24", "12", "33.3", "%"]
     assert rows["combine I"][:4] == ["combine", "I", "8", "7.5"]
     assert rows["dispatch I"][2:] == ["8", "0.0", "mlp", "F", "100.0", "%"]
+
+
+def test_nothing_has_no_shares() -> None:
+    """Of parts that take no time there is neither a share exposed nor a ratio, and no error."""
+    overlap, whole = Overlap(MoeOrder.DUALPIPE), run_of(2)
+    for cost, in_stages in ((1, "18 ms (+0.0 %)"), (0, "0 ms")):
+        costs = layer(attn=cost, mlp=cost, weight=cost, all_to_all=0)
+        parts = InParts(overlap, costs, whole)
+        timeline = simulate(expand_moe(whole, overlap, costs), costs)
+        lines = dict(overlap_lines(all_to_alls(timeline), MILLISECONDS, parts))
+        assert overlap_tables(timeline, MILLISECONDS, parts)
+        assert (lines["all-to-all"], lines["in whole stages"]) == ("0 ms", in_stages)
+        assert ("of it" in lines["steady pair"], "hides fully up to" in lines) == (bool(cost), bool(cost))
 
 
 def test_as_values() -> None:
