@@ -229,7 +229,7 @@ class Tracks:
                     yield CounterTrack(pid, "exposed all-to-all", "all-to-alls", _later(exposed[process], shift))
                 for name, of in held.items():
                     if of[process].time.size:
-                        yield CounterTrack(pid, name, "chunks", _later(of[process], shift))
+                        yield CounterTrack(pid, name, "chunks", _from_zero(_later(of[process], shift)))
         if (measured := self._counterparts[-1]) is not None:
             yield from self._drifts(measured)
 
@@ -329,6 +329,14 @@ def _plus(column: IntArray, by: int) -> IntArray:
 
 def _later(series: Series, by: int) -> Series:
     return Series(series.time + by, series.value)
+
+
+def _from_zero(series: Series) -> Series:
+    """With a 0 where the trace begins: the Perfetto UI pins ranks in the order in which they are heard of, and a rank
+    that waits before the first action would come before those that do not."""
+    if series.time[0] == 0:
+        return series
+    return Series(np.concatenate([[0], series.time]), np.concatenate([[0], series.value]))
 
 
 def _first_time(timeline: Timeline) -> int:
