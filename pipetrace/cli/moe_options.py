@@ -20,6 +20,7 @@ from pipetrace.shown import shown
 
 MOE = "MoE layers"  # the help's panel
 _DEFAULT_ORDER = MoeOrder.DUALPIPE
+_OF_STAGES = "--costs is for whole stages, whose costs come out of their parts: give --parts"
 
 
 class Grain(StrEnum):
@@ -105,7 +106,7 @@ class MoeOptions:
             costs = replace(costs, layer=parse_parts(self.parts, unit=given.unit, base=costs.layer))
         overlap = self._overlap(costs)
         if overlap is not None and given.costs is not None:
-            raise typer.BadParameter("--costs is for whole stages, whose costs come out of their parts: give --parts")
+            raise typer.BadParameter(_OF_STAGES)
         return costs, overlap
 
     def _overlap(self, costs: Costs) -> Overlap | None:
@@ -145,7 +146,7 @@ class MoeOptions:
         """
         costs, overlap = self.costs_and_overlap(given)
         if overlap is None:
-            return Planned(build(costs), costs)
+            return Planned(checked(build(costs), given), costs)
         whole = build(stage_costs(costs, overlap))
         if whole.has_parts:
             if any((self.layers, self.moe_order, self.weights, self.no_split, self.grain)):
@@ -156,3 +157,14 @@ class MoeOptions:
         if self.grain is Grain.STAGE:
             return Planned(stage_schedule(whole, overlap), stage_costs(costs, overlap, whole))
         return Planned(expand_moe(whole, overlap, costs), costs, InParts(overlap, costs, whole))
+
+
+def checked(schedule: Schedule, given: ActionCosts) -> Schedule:
+    """A schedule that was built as it stands, where what was said of costs has a meaning for it.
+
+    Raises:
+        typer.BadParameter: It was read in parts of layers, and --costs were given.
+    """
+    if schedule.has_parts and given.costs is not None:
+        raise typer.BadParameter(_OF_STAGES)
+    return schedule

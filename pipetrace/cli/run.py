@@ -14,7 +14,7 @@ from pipetrace.cli import options
 from pipetrace.cli.console import say, tell
 from pipetrace.cli.cost_options import ActionCosts
 from pipetrace.cli.ending import Interrupted
-from pipetrace.cli.moe_options import Grain, MoeOptions
+from pipetrace.cli.moe_options import Grain, MoeOptions, checked
 from pipetrace.cli.schedule_options import Sizes
 from pipetrace.cli.wait_options import Channel
 from pipetrace.costs import Costs
@@ -190,7 +190,7 @@ def _scheduled(moe: MoeOptions, costs: ActionCosts, build: Callable[[Costs], Sch
     # The executor derives what is sent and received, and needs no list of it.
     if not moe.in_parts:
         of = costs.of_actions()
-        return build(of).compute_only(), of
+        return checked(build(of).compute_only(), costs), of
     planned = moe.plan(lambda given: build(given).compute_only(), costs)
     return planned.schedule, planned.costs
 

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipetrace.action import NO_ACTION, BoolArray, IntArray, Kind, code_kind, code_stage, code_text, is_all_to_all
+from pipetrace.action import (
+    NO_ACTION,
+    BoolArray,
+    IntArray,
+    Kind,
+    code_kind,
+    code_pipe,
+    code_stage,
+    code_text,
+    is_all_to_all,
+)
 from pipetrace.diff.fault import Case, Fault, FaultKind
 from pipetrace.diff.patterns import Cells, CellSet, FloatArray, Pattern, amounts_of, cells_of, explain, robust_deviation
 from pipetrace.diff.replay import Inputs
@@ -93,7 +103,7 @@ def _sets(keys: IntArray) -> list[CellSet]:
 def _columns(case: Case, code: IntArray) -> tuple[IntArray, ...]:
     """Rank, pipe, stage, kind, and whether it is an all-to-all, of codes that stand in the rows; each of shape (n,)."""
     work = case.work
-    return work.rank, work.pipe, code_stage(code), code_kind(code), is_all_to_all(code).astype(np.int64)
+    return work.rank, code_pipe(code), code_stage(code), code_kind(code), is_all_to_all(code).astype(np.int64)
 
 
 def _share(case: Case, pattern: Pattern, keys: IntArray) -> FloatArray:

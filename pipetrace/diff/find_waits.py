@@ -109,7 +109,9 @@ def _by_rank(
         # All of these are late, how late differs by what the rank was busy with: that is no noise.
         cells = replace(cells, error=np.zeros(ranks.size))
     sets = [CellSet(f"rank {r}", ranks == r) for r in ranks.tolist()]
-    sets.append(CellSet("all ranks", np.ones(ranks.size, dtype=np.bool_)))
+    # Only what is late is told of receives: where that is one rank's, the others' are known to be in time.
+    if kind is not FaultKind.RECEIVE or ranks.size > 1:
+        sets.append(CellSet("all ranks", np.ones(ranks.size, dtype=np.bool_)))
     found = []
     weight = cells.count.astype(np.float64)
     patterns = explain(cells, weight, sets, case.floor)

@@ -195,7 +195,7 @@ def _compute(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
         name = f"{whose}'{'' if whose.endswith('s') else 's'} compute"
     else:
         name = whose
-    plural = " of " not in whose and whose.startswith(("all overlapped", "overlapped"))
+    plural = whose.startswith(("all overlapped", "overlapped", "all all-to-alls", "all-to-alls"))
     verb = "take" if plural else "takes"
     only = "only " if fault.amount < 1 else ""
     return (

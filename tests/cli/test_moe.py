@@ -53,6 +53,8 @@ def test_csv_comes_back(tmp_path: Path) -> None:
     again = gen("--from", str(file), "--parts", HALVES)
     assert again["makespan_ns"] == gen("dualpipev", *given)["makespan_ns"]
     assert "is in parts of layers already" in refusal("gen", "--from", file, "--layers", 2)
+    for command in (("gen",), ("run", "-o", tmp_path / "RUN")):
+        assert "--costs is for whole stages" in misuse(*command, "--from", file, "--costs", "F=2")
 
 
 def test_costs_of_a_model(tmp_path: Path) -> None:

@@ -71,6 +71,19 @@ def test_a_slow_stage(schedule: Schedule, seed: int, data: st.DataObject, factor
     first(step, clean, FaultKind.COMPUTE, f"stage {stage}", factor)
 
 
+@pytest.mark.parametrize("stage", range(4))
+def test_a_slow_stage_is_slow_in_both_halves_of_pairs(stage: int) -> None:
+    """A pair of DualPipe has its halves from two pipes."""
+    schedule, costs = build("dualpipe", 4, 8), Costs(StageCosts(10 * MS, 12 * MS, 8 * MS), p2p=200_000)
+    slow = replace(costs, stages={stage: StageCosts(15 * MS, 18 * MS, 12 * MS)})
+    measured = simulate(schedule, slow)
+    fault = analysis(schedule, measured, costs).found.faults[0]
+    assert fault.names == (f"stage {stage}",)
+    assert fault.amount == pytest.approx(1.5)
+    assert fault.total == pytest.approx(8 * 15 * MS, abs=100)
+    assert fault.effect == pytest.approx(measured.makespan - simulate(schedule, costs).makespan, abs=100)
+
+
 @of_noise
 @given(schedules, seeds, st.data(), st.integers(300_000, 5 * MS))
 def test_a_slow_link(schedule: Schedule, seed: int, data: st.DataObject, longer: int) -> None:
@@ -201,7 +214,7 @@ def test_receives_posted_late(schedule: Schedule, seed: int, data: st.DataObject
         return  # the rank waits for its data anyway
     fault = of.found.faults[0]
     assert fault.kind is FaultKind.RECEIVE, of.found.faults
-    assert f"rank {rank}" in fault.names
+    assert fault.names == (f"rank {rank}",)
     assert fault.amount == pytest.approx(float(np.median(late)), rel=0.1)
     assert fault.effect == pytest.approx(longer, rel=0.15, abs=3 * MS)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pipetrace.action import NO_ACTION
 from pipetrace.costs import Costs, StageCosts
 from pipetrace.diff import Analysis, diff
 from pipetrace.report.verdict import verdict
@@ -51,6 +52,15 @@ def test_a_slow_link_late_sends_and_gaps() -> None:
     gap = np.where((work.rank == 3) & (step.order.previous < len(work)), 2 * MS, 0)
     first = told(replace(step, inputs=inputs.but(gap=inputs.gap + gap)))[0]
     assert first.startswith("Rank 3 pauses 2 ms more than other ranks before each action though all it needs is there")
+
+
+@pytest.mark.parametrize("rank", [None, 1])
+def test_pairs_are_several(rank: int | None) -> None:
+    step = clean("dualpipev")
+    paired = step.work.partner != NO_ACTION
+    first = told(step.slower(paired & ((step.work.rank == rank) | (rank is None)), 1.3))[0]
+    whose = "All overlapped pairs" if rank is None else "Overlapped pairs of rank 1"
+    assert first.startswith(f"{whose} take 1.30 times as long as the costs say (")
 
 
 def test_what_shortens_the_step_is_told_after_what_lengthens_it() -> None:
