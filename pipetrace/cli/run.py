@@ -188,8 +188,8 @@ def _scheduled(
 ) -> tuple[Schedule, Costs]:
     """What is run, in parts where something is said of them, and its costs.
 
-    What sleeps is in parts whenever its ideal would be: also for layers and for a file with times of parts, which without
-    parts mean nothing there. Blocks have layers also as whole stages.
+    What sleeps is in parts whenever its ideal would be: also for layers, and for a file with times of parts, which mean
+    nothing without parts. Blocks have layers also as whole stages.
     """
     if moe.grain is Grain.STAGE:
         raise typer.BadParameter("--grain stage: a run of whole stages is one without options for parts")
