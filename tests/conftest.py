@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from typing import Any
 
@@ -12,6 +13,9 @@ from hypothesis import HealthCheck, settings
 # Shared machines are too noisy for a time limit on each example, or on making them.
 settings.register_profile("pipetrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("pipetrace")
+
+# What a shell starts in the background ignores Ctrl-C, and so would every command that a test starts and interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
