@@ -61,7 +61,7 @@ def test_two_slow_ranks_that_cover_for_each_other() -> None:
 def test_what_has_no_effect_is_not_called_the_largest_cause() -> None:
     noisy = Step.noisy(build("1f1b", 4, 8), COSTS, 3, 0.5, 5_000)
     of = Analysis(diff(simulate(noisy.work.schedule, COSTS), noisy.timeline()), noisy.work.schedule, COSTS)
-    fault = Fault(FaultKind.LONG, ("3F1",), 9 * MS, 1, 9 * MS, noisy.inputs, 0, effect=0)
+    fault = Fault(FaultKind.LONG, ("3F1",), 9 * MS, 1, 9 * MS, noisy.inputs)
     for effect, told_of in ((0, False), (2 * MS, True)):
         vars(of)["found"] = replace(of.found, faults=(replace(fault, effect=effect),))
         sentences = verdict(of)
