@@ -55,8 +55,9 @@ def verdict(of: Analysis, unit: TimeUnit | None = None) -> list[str]:
             if over
             else f"{nothing} stands out over the noise{largest}."
         ]
-        if over and other and other[0].effect:
-            sentences.append(f"Of single causes {_small(of, other[0], unit)}.")
+        most = max(other, key=lambda fault: fault.effect, default=None)
+        if over and most is not None and most.effect > 0:
+            sentences.append(f"Of single causes {_small(of, most, unit)}.")
         other = other[1:]
     worth = [fault for fault in other if abs(fault.total) > _LEAST_SHARE * measured][: MOST_CAUSES - len(felt)]
     if worth and felt:
