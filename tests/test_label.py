@@ -16,7 +16,7 @@ from pipetrace.label import Doing
 from pipetrace.timeline import UNKNOWN, Lane
 from pipetrace.trace.labels import LabelStyle
 from pipetrace.trace.torch_profiler import read_recording
-from tests.trace.recorded import event, trace_of
+from tests.trace.recorded import dump, event, trace_of
 
 UNLABELLED = Path(__file__).parent / "data" / "traces" / "1f1b_pp2_mb4_mlp"
 GPIPE = pipetrace.build("gpipe", 2, 1)
@@ -104,8 +104,9 @@ def test_replicas_count_one_after_the_other(tmp_path: Path) -> None:
     assert not (tmp_path / "schedule.csv").exists()
 
 
-def test_labels_of_compute_alone_leave_waits_waits(tmp_path: Path) -> None:
-    """What torch recorded of receives is laid against them, in the order of both."""
+@pytest.mark.parametrize("marked", [True, False])
+def test_labels_of_compute_alone_leave_waits_waits(marked: bool, tmp_path: Path) -> None:
+    """What torch recorded of receives is laid against them, in the order of both; the first lies before any label."""
     plan = pipetrace.build("1f1b", 2, 4)
     plain = read_recording([UNLABELLED], plan)
     (expected,) = plain.steps
@@ -113,6 +114,8 @@ def test_labels_of_compute_alone_leave_waits_waits(tmp_path: Path) -> None:
         with gzip.open(UNLABELLED / f"rank{rank}.json.gz") as file:
             trace = json.load(file)
         base = int(trace["baseTimeNanoseconds"])
+        if not marked:
+            trace["traceEvents"] = [e for e in trace["traceEvents"] if e["name"] != "STEP"]
         mine = expected.where(expected.is_compute & (expected.rank == rank))
         for tile in mine:
             begins = (expected.epoch + tile.start - base) / 1000
@@ -133,6 +136,25 @@ def test_labels_of_compute_alone_leave_waits_waits(tmp_path: Path) -> None:
             # Times went through floats of µs.
             assert (abs(getattr(one, column) - getattr(other, column))[known] <= 2_000).all(), column
     assert (step.waited[step.lane == Lane.RECV] != UNKNOWN).any()
+
+
+def test_between_two_unmarked_steps_receives_are_the_next_one_s(tmp_path: Path) -> None:
+    did = {
+        0: [("PP:0F0", 0, 10), ("gloo:send", 10, 20), ("gloo:recv", 20, 39), ("PP:0B0", 40, 50)],
+        1: [("gloo:recv", 1, 12), ("PP:1F0", 13, 20), ("PP:1B0", 20, 36), ("gloo:send", 37, 40)],
+    }
+    for rank, ranges in did.items():
+        events = [event(name, at + start, at + end) for at in (0, 100, 200) for name, start, end in ranges]
+        (tmp_path / f"rank{rank}.json").write_text(dump(trace_of(rank, 2, events)), encoding="utf-8")
+    recording = read_recording([tmp_path])
+    assert not recording.missing
+    for step in recording.steps:
+        start = {str(tile.action): tile.start for tile in step}
+        zero = start["0F0"]
+        transfers = step.where(step.lane != Lane.COMPUTE)
+        assert sorted((str(tile.action), tile.start - zero, tile.end - zero) for tile in transfers) == [
+            ("0RECV_B0", 37, 39), ("0SEND_F0", 10, 12), ("1RECV_F0", 10, 12), ("1SEND_B0", 37, 39),
+        ]  # fmt: skip
 
 
 def test_torch_s_runtime_keeps_its_style(tmp_path: Path) -> None:

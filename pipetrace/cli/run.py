@@ -112,7 +112,7 @@ def command(
         typed -= set(_COSTS)  # the order itself depends on them
     workload = _workload(workload, stages, typed)
     _refuse_what_has_no_effect(workload, typed)
-    schedule, of = _scheduled(moe, costs, lambda given: sizes.schedule(name, source, given))
+    schedule, of = _scheduled(moe, costs, workload, lambda given: sizes.schedule(name, source, given))
     if schedule.ranks * ep > MOST_RANKS:
         raise RunError(
             f"{schedule.ranks * ep} ranks are a process each, too many for one machine", f"run at most {MOST_RANKS}"
@@ -183,13 +183,20 @@ def _tell_what_is_replaced(folder: Path) -> None:
             say(f"this run replaces that of {at:%Y-%m-%d %H:%M:%S} in {folder}")
 
 
-def _scheduled(moe: MoeOptions, costs: ActionCosts, build: Callable[[Costs], Schedule]) -> tuple[Schedule, Costs]:
-    """What is run, in parts where something is said of them, and its costs."""
+def _scheduled(
+    moe: MoeOptions, costs: ActionCosts, workload: str, build: Callable[[Costs], Schedule]
+) -> tuple[Schedule, Costs]:
+    """What is run, in parts where something is said of them, and its costs.
+
+    What sleeps is in parts whenever its ideal would be: also for layers, and for a file with times of parts, which mean
+    nothing without parts. Blocks have layers also as whole stages.
+    """
     if moe.grain is Grain.STAGE:
         raise typer.BadParameter("--grain stage: a run of whole stages is one without options for parts")
     # The executor derives what is sent and received, and needs no list of it.
-    if not moe.in_parts:
-        of = costs.of_actions()
+    of = costs.of_actions()
+    of_parts = moe.layers is not None or of.layer is not None or of.stage_layers
+    if not moe.in_parts and not (workload == "sleep" and of_parts):
         return checked(build(of).compute_only(), costs), of
     planned = moe.plan(lambda given: build(given).compute_only(), costs)
     return planned.schedule, planned.costs

@@ -43,7 +43,9 @@ def verdict(of: Analysis, unit: TimeUnit | None = None) -> list[str]:
         explained = sum(max(0, fault.effect) for fault in felt)
         over = _over(of, unit)
         if over and explained < _MUCH * (measured - of.waterfall.base):
-            sentences.append(f"That is the smaller part: {over}.")
+            # Slow ranks cover for each other: without one of them the other still holds the step up.
+            alone = "That is" if len(felt) == 1 else "One by one these would save"
+            sentences.append(f"{alone} the smaller part: {over}.")
     else:
         largest = f"; {_small(of, other[0], unit)}" if other else ""
         over = _over(of, unit)
@@ -53,8 +55,9 @@ def verdict(of: Analysis, unit: TimeUnit | None = None) -> list[str]:
             if over
             else f"{nothing} stands out over the noise{largest}."
         ]
-        if over and other:
-            sentences.append(f"Of single causes {_small(of, other[0], unit)}.")
+        most = max(other, key=lambda fault: fault.effect, default=None)
+        if over and most is not None and most.effect > 0:
+            sentences.append(f"Of single causes {_small(of, most, unit)}.")
         other = other[1:]
     worth = [fault for fault in other if abs(fault.total) > _LEAST_SHARE * measured][: MOST_CAUSES - len(felt)]
     if worth and felt:
@@ -200,10 +203,22 @@ def _compute(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
     plural = whose.startswith(("all overlapped", "overlapped", "all all-to-alls", "all-to-alls"))
     verb = "take" if plural else "takes"
     only = "only " if fault.amount < 1 else ""
+    around = _around(of, fault)
+    than = f"as {_than(of)}" if around is None else f"on top of {around.names[0]}'s {around.amount:.2f}"
     return (
-        f"{name} {verb} {only}{fault.amount:.2f} times as long as {_than(of)} "
+        f"{name} {verb} {only}{fault.amount:.2f} times as long {than} "
         f"({_counted(fault.count, 'action')}, {_time(unit, fault.total, signed=True)} in all)"
     )
+
+
+def _around(of: Analysis, fault: Fault) -> Fault | None:
+    """The slow rank or stage of which this is one kind: its amount is what it has beside that."""
+    if fault.names[0].startswith("all-to-alls"):
+        return None  # of another lane
+    for other in of.found.faults:
+        if other.kind is FaultKind.COMPUTE and any(fault.names[0].endswith(f" of {name}") for name in other.names):
+            return other
+    return None
 
 
 def _link(of: Analysis, fault: Fault, unit: TimeUnit) -> str:

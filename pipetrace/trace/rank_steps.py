@@ -100,17 +100,44 @@ def read_steps(trace: TraceFile, rank: int, how: Reading | None = None) -> RankS
         mine = found
         if name != WHOLE_TRACE:
             mine = found[bisect_left(begins, window.start) : bisect_left(begins, window.end)]
-        moved = [t for t in transfers.all if window.start <= t.posted <= window.end]
         rounds = rounds_of(mine) if name == WHOLE_TRACE else [mine]
         inside += sum(map(len, rounds))
-        for at, one in enumerate(rounds):
+        if name == WHOLE_TRACE and ranges.is_compute_alone:
+            parts = _around(transfers.all, rounds)
+        else:
+            moved = [t for t in transfers.all if window.start <= t.posted <= window.end]
+            parts = [_between(moved, one, after) for one, after in pairwise([*rounds, []])] if rounds[1:] else [moved]
+        for at, (one, part) in enumerate(zip(rounds, parts, strict=True)):
             called = name if len(rounds) == 1 else f"{NAME}{at}"
             begin = window.start if at == 0 else min(f.start for f in one)
-            until = min(f.start for f in rounds[at + 1]) if at + 1 < len(rounds) else window.end + 1
-            part = moved if len(rounds) == 1 else [t for t in moved if begin <= t.posted < until]
             result.steps[called] = _read_step(result, begin, one, part, device, again)
     result.outside = max(0, len(found) - inside)
     return result
+
+
+def _between(transfers: Sequence[Transfer], one: list[Found], after: list[Found]) -> list[Transfer]:
+    """What was posted from a round's first label on until that of the one after it, which is empty behind the last."""
+    begin = min(f.start for f in one)
+    return [t for t in transfers if begin <= t.posted and (not after or t.posted < min(f.start for f in after))]
+
+
+def _around(transfers: Sequence[Transfer], rounds: list[list[Found]]) -> list[list[Transfer]]:
+    """The transfers of each round where labels stand for compute alone.
+
+    What the first action needs is then posted before its label: between two rounds receives are the next one's, and
+    sends the last one's.
+    """
+    firsts = [min(f.start for f in one) for one in rounds]
+    lasts = [max(f.end for f in one) for one in rounds]
+    parts: list[list[Transfer]] = [[] for _ in rounds]
+    for transfer in transfers:
+        if transfer.is_send:
+            at = bisect_right(firsts, transfer.posted) - 1
+        else:
+            at = min(bisect_right(lasts, transfer.posted), len(rounds) - 1)
+        if at >= 0:
+            parts[at].append(transfer)
+    return parts
 
 
 def _peaks(memory: Sequence[tuple[str, int, int]]) -> dict[str, int]:

@@ -57,6 +57,15 @@ def test_csv_comes_back(tmp_path: Path) -> None:
         assert "--costs is for whole stages" in misuse(*command, "--from", file, "--costs", "F=2")
 
 
+def test_what_sleeps_is_in_parts_wherever_its_ideal_is(tmp_path: Path) -> None:
+    """A run of whole stages would take F = I = W = 1 ms in place of what was asked for."""
+    costs = tmp_path / "costs.toml"
+    costs.write_text("[parts]\nattn = 5\n")
+    for asked in (("--layers", 2), ("--costs-file", costs)):  # out of order only whole stages may run
+        message = refusal("run", "1f1b", "-o", tmp_path / "RUN", "--wait", "dataflow", *asked)
+        assert "1f1b is in parts of layers" in message
+
+
 def test_costs_of_a_model(tmp_path: Path) -> None:
     file = tmp_path / "costs.toml"
     file.write_text(

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipetrace.action import NO_ACTION
+from pipetrace.action import NO_ACTION, Kind, code_kind
 from pipetrace.costs import Costs, StageCosts
-from pipetrace.diff import Analysis, diff
+from pipetrace.diff import Analysis, Fault, FaultKind, diff
 from pipetrace.report.verdict import verdict
 from pipetrace.schedules import build
 from pipetrace.simulate import simulate
@@ -38,6 +38,38 @@ def test_a_slow_rank_with_its_size_and_its_twin() -> None:
     assert "compute +" in figures
     assert "noise ±" in figures
     assert "transfer" not in first
+
+
+def test_a_kind_that_is_slower_than_the_rest_of_its_slow_rank() -> None:
+    step = clean()
+    on_rank = step.work.rank == 2
+    both = step.slower(on_rank, 1.5).slower(on_rank & (code_kind(step.work.code) == Kind.F), 1.2)
+    first, second, *_ = told(both)
+    assert first.startswith("Rank 2's compute takes 1.50 times as long as the costs say (16 actions")
+    assert second.startswith("F of stage 2 takes 1.20 times as long on top of rank 2's 1.50 (8 actions")
+
+
+def test_two_slow_ranks_that_cover_for_each_other() -> None:
+    """Without one of them the other still holds the step up, so that their effects sum to less than what both cost."""
+    step = clean()
+    both = step.slower(step.work.rank == 1, 1.5).slower(step.work.rank == 2, 1.4)
+    first, second, third, *_ = told(both)
+    assert {first[:14], second[:14]} == {"Rank 1's compu", "Rank 2's compu"}
+    assert third.startswith("One by one these would save the smaller part: the step is 1")
+
+
+def test_the_largest_single_cause_is_the_one_that_costs_the_step_most() -> None:
+    noisy = Step.noisy(build("1f1b", 4, 8), COSTS, 3, 0.5, 5_000)
+    of = Analysis(diff(simulate(noisy.work.schedule, COSTS), noisy.timeline()), noisy.work.schedule, COSTS)
+    unfelt = Fault(FaultKind.LONG, ("3F1",), 9 * MS, 1, 9 * MS, noisy.inputs, effect=0)
+    small = Fault(FaultKind.LONG, ("2F1",), MS, 1, MS, noisy.inputs, effect=MS)
+    for faults, said in (((unfelt,), False), ((unfelt, small), True)):
+        vars(of)["found"] = replace(of.found, faults=faults)
+        sentences = verdict(of)
+        assert sentences[0].startswith("No single cause stands out over the noise, but the step is ")
+        is_said = "Of single causes the largest is that 2F1 takes 1 ms longer than its like (1 ms of the step)."
+        assert (sentences[1] == is_said) is said
+        assert not any("3F1" in sentence for sentence in sentences)
 
 
 def test_a_slow_link_late_sends_and_gaps() -> None:

@@ -42,8 +42,10 @@ def doubts_of(events: Events, device: Device | None, labels: BoolArray) -> dict[
     is_kernel = events.in_categories(KERNELS)
     calls = (events.in_categories(["cpu_op"]) & ~_called_after_a_transfer(events)) | labels
     found = dict.fromkeys((DISORDER, CROSSING, OVERLAP), 0)
-    for rows in _by_thread(events, np.ones(len(events), dtype=np.bool_)):
-        found[DISORDER] += _rare(np.diff(events.start[rows]) < 0, rows.size)
+    of_python = events.in_categories(["python_function"])
+    for chosen in (of_python, ~of_python):  # with_stack: torch writes all of a thread's Python behind its operations
+        for rows in _by_thread(events, chosen):
+            found[DISORDER] += _rare(np.diff(events.start[rows]) < 0, rows.size)
     if not _whole_micros(events):
         for rows in _by_thread(events, calls):
             found[CROSSING] += _rare(_crosses(events.start[rows], events.end[rows]), rows.size)

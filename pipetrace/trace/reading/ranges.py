@@ -61,6 +61,12 @@ class Ranges:
     rows: BoolArray
     nearly: list[str]
 
+    @property
+    def is_compute_alone(self) -> bool:
+        """Whether no label says what was sent or received, and none that is torch's holds the wait for it."""
+        alone = bool(self.labels) and self.style is not LabelStyle.GPIPE
+        return alone and all(f.label.role is Role.COMPUTE for f in self.labels)
+
 
 def ranges_of(events: Events, rank: int, labels: Labels, *, is_ours: bool) -> Ranges:
     """Finds the labels of a rank, and its steps.

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.profiler import ProfilerActivity, profile
 
 from pipetrace.trace.load import load_trace
 from pipetrace.trace.reading import doubts
@@ -48,6 +50,17 @@ def test_real_traces_do_not_contradict_themselves(folder: str) -> None:
         trace = load_trace(file)
         labels = trace.events.of_names([name.startswith("PP:") for name in trace.events.names])
         assert doubts_of(trace.events, device_of(trace.events), labels) == {}
+
+
+def test_python_stands_in_a_block_of_its_own(tmp_path: Path) -> None:
+    """torch writes `with_stack`'s functions behind the operations that they called."""
+    with profile(activities=[ProfilerActivity.CPU], with_stack=True) as profiler:
+        for _ in range(20):
+            torch.ones(4).add(1)
+    profiler.export_chrome_trace(str(tmp_path / "rank0.json"))
+    events = load_trace(tmp_path / "rank0.json").events
+    assert events.in_categories(["python_function"]).any()
+    assert doubts_of(events, None, np.zeros(len(events), dtype=np.bool_)) == {}
 
 
 @pytest.mark.parametrize(
