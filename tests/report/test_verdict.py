@@ -95,6 +95,16 @@ def test_pairs_are_several(rank: int | None) -> None:
     assert first.startswith(f"{whose} take 1.30 times as long as the costs say (")
 
 
+def test_one_rank_is_not_held_against_others() -> None:
+    step = Step.noisy(build("1f1b", 1, 8), COSTS, 1, 0.005, 5_000)
+    first = told(step.slower(step.work.rank == 0, 1.5))[0]
+    assert "seen from outside, a slow stage 0 would look the same (rank 0 holds only that stage): " in first
+    gap = np.where(step.order.previous < len(step.work), 2 * MS, 0)
+    first = told(replace(step, inputs=step.inputs.but(gap=step.inputs.gap + gap)))[0]
+    assert first.startswith("Rank 0 pauses 2 ms before each action though all it needs is there (")
+    assert "all ranks" not in first
+
+
 def test_what_shortens_the_step_is_told_after_what_lengthens_it() -> None:
     step = clean()
     work, inputs = step.work, step.inputs
