@@ -144,7 +144,6 @@ class RunDiff:
             "schedule": self.schedule.name,
             "ranks": self.schedule.ranks,
             "microbatches": self.schedule.microbatches,
-            "stages": self.schedule.stages,
             "costs_from": self.costs_from,
             "costs": costs_to_dict(self.costs),
             "step": self.recording.step_names[self.step],

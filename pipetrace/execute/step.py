@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import torch
 
-from pipetrace.action import Action
+from pipetrace.action import ALL_TO_ALL_PARTS, Action
 from pipetrace.errors import RunError
 from pipetrace.execute.board import Line, Phase
 from pipetrace.execute.compute import run_half
@@ -182,6 +182,8 @@ class Step(ABC):
         """Computes, once everything that it takes is there, and posts what it sends."""
         line, label, values, faults = line or self._line, self._label, self._values, self._faults
         halves = work.op.halves
+        if faults is not NO_FAULTS and halves[0].action.part in ALL_TO_ALL_PARTS:
+            faults = NO_FAULTS  # which are of compute
         line.at(Phase.COMPUTING, *work.codes)
         if faults.gap:
             sleep_until(time.perf_counter_ns() + faults.gap)

@@ -182,6 +182,8 @@ def overlap_lines(of: AllToAlls, unit: TimeUnit, parts: InParts | None) -> list[
         lines.append(("steady pair", f"{unit.text(steady.period)}: {lanes}{ratio}"))
         if steady.compute:
             lines.append(("hides fully up to", f"{parts.hides_up_to:.3g} of the compute"))
+    else:
+        lines.append(("pairs", "none: no forward beside a backward, so no order hides anything"))
     in_parts, in_stages = of.compute.makespan, parts.makespan_in_stages
     longer = f" ({percent((in_stages - in_parts) / in_parts, signed=True)})" if in_parts else ""
     return [*lines, ("in whole stages", f"{unit.text(in_stages)}{longer}")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from pipetrace.diff import Analysis, Fault, FaultKind
 from pipetrace.diff.waterfall import Part, ranks_text
@@ -172,18 +172,20 @@ def _what(of: Analysis, fault: Fault, unit: TimeUnit, *, full: bool = True) -> s
     """What is at fault, as a sentence without its end."""
     text = _WORDS[fault.kind](of, fault, unit)
     text = text[0].upper() + text[1:] if not text[0].isdigit() else text
-    if full and len(fault.names) > 1:
-        text += f"; seen from outside, {_twins(fault)}"
+    # Of one rank alone nobody takes it for all of them.
+    names = fault.names if of.schedule.ranks > 1 else tuple(name for name in fault.names if name != "all ranks")
+    if full and len(names) > 1:
+        text += f"; seen from outside, {_twins(fault, names)}"
     return text
 
 
-def _twins(fault: Fault) -> str:
+def _twins(fault: Fault, names: Sequence[str]) -> str:
     """What could be at fault as well, and why that cannot be told."""
-    first, *others = fault.names
+    first, *others = names
     slow = fault.kind is FaultKind.COMPUTE and fault.amount > 1
-    names = " and ".join(f"a slow {name}" if slow and name.startswith(("rank", "stage")) else name for name in others)
+    would = " and ".join(f"a slow {name}" if slow and name.startswith(("rank", "stage")) else name for name in others)
     alone = first.removeprefix("rank ").isdecimal() and [name.removeprefix("stage ").isdecimal() for name in others]
-    return f"{names} would look the same{f' ({first} holds only that stage)' if alone == [True] else ''}"
+    return f"{would} would look the same{f' ({first} holds only that stage)' if alone == [True] else ''}"
 
 
 def _than(of: Analysis) -> str:
@@ -244,8 +246,9 @@ def _receive(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
     )
 
 
-def _gap(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
-    more = "" if fault.names[0] == "all ranks" else " more than other ranks"
+def _gap(of: Analysis, fault: Fault, unit: TimeUnit) -> str:
+    alone = fault.names[0] == "all ranks" or len(of.of.recorded) == 1
+    more = "" if alone else " more than other ranks"
     return (
         f"{fault.names[0]} pause{_s(fault)} {_time(unit, fault.amount)}{more} before each action though all it needs "
         f"is there (seen on {_counted(fault.count, 'action')}, {_time(unit, fault.total)} in all)"
@@ -261,7 +264,8 @@ def _long(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
 
 
 def _order(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
-    return f"{_counted(fault.count, 'action')} ran at another place than in the schedule: {fault.names[0]}"
+    than = "before" if of.before else "in the schedule"
+    return f"{_counted(fault.count, 'action')} ran at another place than {than}: {fault.names[0]}"
 
 
 def _missing(of: Analysis, fault: Fault, unit: TimeUnit) -> str:

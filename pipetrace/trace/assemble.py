@@ -65,7 +65,9 @@ def assemble(
     for replica in range(replicas):
         of_replica = {rank: step for rank, step in steps.items() if rank // ranks == replica}
         rows += _rows_of_replica(ranks, of_replica, met, common_clock=common_clock, lost=lost)
-    zero = min([*(step.begins for step in steps.values()), *(row[5] for row in rows)], default=0)
+    # A trace without a single event has a step that begins nowhere.
+    told = [step for step in steps.values() if step.compute or step.posts or step.arrivals] or steps.values()
+    zero = min([*(step.begins for step in told), *(row[5] for row in rows)], default=0)
     return _timeline(ranks, replicas, rows, zero, lost)
 
 

@@ -14,6 +14,7 @@ import pipetrace
 from pipetrace.action import ALL_TO_ALL_PARTS, Action, Kind, Part, is_all_to_all, parse_action
 from pipetrace.execute.board import Board, Phase
 from pipetrace.execute.devices.threads import ThreadDevice
+from pipetrace.execute.inject import NO_FAULTS, RankFaults
 from pipetrace.execute.lanes import LanesStep
 from pipetrace.execute.program import compile_rank
 from pipetrace.execute.stages.base import PartStage
@@ -75,7 +76,10 @@ class Told:
 
 
 def made(
-    schedule: Schedule, pause: Callable[[], float] = lambda: 0.0, device: ThreadDevice | None = None
+    schedule: Schedule,
+    pause: Callable[[], float] = lambda: 0.0,
+    device: ThreadDevice | None = None,
+    faults: RankFaults = NO_FAULTS,
 ) -> tuple[Step, dict[tuple[int, int], Told], Labels, Board]:
     """Rank 0 with its stages; its lanes are threads, or streams of a device."""
     last = schedule.stages - 1
@@ -83,7 +87,8 @@ def made(
     assert all(isinstance(stage, PartStage) for stage in stages.values())
     labels, board = Labels(), Board(schedule.ranks)
     line = board.line(0)
-    seat = Seat(compile_rank(schedule, 0), dict(stages), Loopback(), lambda _receive: torch.zeros(1), line, labels)
+    program, buffer = compile_rank(schedule, 0), torch.zeros(1)
+    seat = Seat(program, dict(stages), Loopback(), lambda _receive: buffer, line, labels, faults=faults)
     step: Step = LanesStep(seat, schedule=schedule, beside=line.beside())
     if device is not None:
         step = StreamsStep(seat, schedule=schedule, device=device, beside=line.beside())
@@ -127,6 +132,17 @@ def test_every_part_runs_on_its_lane_when_what_it_takes_is_there(order: MoeOrder
         for other in needed:
             if other != NO_ROW:
                 assert when[texts[other]][1] <= when[text][0], f"{text} before {texts[other]} had ended"
+
+
+def test_faults_of_compute_leave_all_to_alls_alone(
+    device: ThreadDevice | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[int] = []
+    monkeypatch.setattr("pipetrace.execute.step.sleep_until", slept.append)
+    schedule = expand_moe(pipetrace.build("1f1b", 1, 2), Overlap())
+    made(schedule, device=device, faults=RankFaults(stretch=2.0, gap=1))[0].run()
+    computes = len(schedule) - int(is_all_to_all(schedule.code).sum())
+    assert len(slept) == 2 * computes  # the pause, and what it takes longer
 
 
 def test_compute_goes_on_beside_an_all_to_all_and_says_when_it_waits_for_one() -> None:

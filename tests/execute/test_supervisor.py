@@ -268,8 +268,10 @@ def forked() -> Iterator[int]:
     """A process that does nothing."""
     pid = os.fork()
     if pid == 0:
-        time.sleep(600)
-        os._exit(0)
+        try:
+            time.sleep(600)
+        finally:
+            os._exit(0)  # whatever ends it: it must not go on as a second run of the tests
     yield pid
     with contextlib.suppress(ProcessLookupError, ChildProcessError):
         os.kill(pid, signal.SIGKILL)

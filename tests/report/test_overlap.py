@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pipetrace import build
 from pipetrace.action import Kind, Part
 from pipetrace.metrics.overlap import all_to_alls
 from pipetrace.passes import MoeOrder, Overlap, expand_moe
@@ -52,6 +53,19 @@ def test_nothing_has_no_shares() -> None:
         assert overlap_tables(timeline, MILLISECONDS, parts)
         assert (lines["all-to-all"], lines["in whole stages"]) == ("0 ms", in_stages)
         assert ("of it" in lines["steady pair"], "hides fully up to" in lines) == (bool(cost), bool(cost))
+
+
+def test_without_pairs_the_order_is_said_to_hide_nothing() -> None:
+    overlap, costs, whole = Overlap(MoeOrder.DUALPIPE), layer(), build("1f1b", 2, 4)
+    lines = dict(
+        overlap_lines(
+            all_to_alls(simulate(expand_moe(whole, overlap, costs), costs)),
+            MILLISECONDS,
+            InParts(overlap, costs, whole),
+        )
+    )
+    assert lines["all-to-all"].endswith("(100.0 %)")
+    assert lines["pairs"] == "none: no forward beside a backward, so no order hides anything"
 
 
 def test_as_values() -> None:

@@ -58,6 +58,20 @@ def test_two_slow_ranks_that_cover_for_each_other() -> None:
     assert third.startswith("One by one these would save the smaller part: the step is 1")
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_another_order_is_told_against_what_it_is_held_against(before: bool) -> None:
+    step = clean("zb-h1")
+    position = np.arange(len(step.work))
+    row = [str(action) for action in step.work.schedule.actions(0)].index("0W5")
+    position[[row, row + 1]] = position[[row + 1, row]]
+    other = replace(step, order=step.work.ordered(position))
+    schedule = step.work.schedule
+    reference = step.timeline() if before else simulate(schedule, COSTS)
+    sentences = " ".join(verdict(Analysis(diff(reference, other.timeline()), schedule, COSTS, before=before)))
+    than = "before" if before else "in the schedule"
+    assert f" ran at another place than {than}: " in sentences
+
+
 def test_the_largest_single_cause_is_the_one_that_costs_the_step_most() -> None:
     noisy = Step.noisy(build("1f1b", 4, 8), COSTS, 3, 0.5, 5_000)
     of = Analysis(diff(simulate(noisy.work.schedule, COSTS), noisy.timeline()), noisy.work.schedule, COSTS)
@@ -93,6 +107,16 @@ def test_pairs_are_several(rank: int | None) -> None:
     first = told(step.slower(paired & ((step.work.rank == rank) | (rank is None)), 1.3))[0]
     whose = "All overlapped pairs" if rank is None else "Overlapped pairs of rank 1"
     assert first.startswith(f"{whose} take 1.30 times as long as the costs say (")
+
+
+def test_one_rank_is_not_held_against_others() -> None:
+    step = Step.noisy(build("1f1b", 1, 8), COSTS, 1, 0.005, 5_000)
+    first = told(step.slower(step.work.rank == 0, 1.5))[0]
+    assert "seen from outside, a slow stage 0 would look the same (rank 0 holds only that stage): " in first
+    gap = np.where(step.order.previous < len(step.work), 2 * MS, 0)
+    first = told(replace(step, inputs=step.inputs.but(gap=step.inputs.gap + gap)))[0]
+    assert first.startswith("Rank 0 pauses 2 ms before each action though all it needs is there (")
+    assert "all ranks" not in first
 
 
 def test_what_shortens_the_step_is_told_after_what_lengthens_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pipetrace
@@ -10,7 +11,7 @@ from pipetrace.fit import fit
 from pipetrace.report.recording import recording_summary
 from pipetrace.timeline import Lane, Tile, Timeline
 from pipetrace.trace.torch_profiler import read_recording
-from tests.trace.recorded import write_run
+from tests.trace.recorded import dump, trace_of, write_run
 
 
 def test_without_the_sender_a_receive_is_a_wait_and_no_transfer(tmp_path: Path) -> None:
@@ -45,6 +46,18 @@ def test_without_the_sender_a_receive_is_a_wait_and_no_transfer(tmp_path: Path) 
     assert set(fitted.transfers_between) == {(0, 1), (1, 0)}
     assert any("16 of 32 receives came from senders that were not recorded" in note for note in fitted.assumed)
     assert not any("were not recorded" in note for note in fit(whole.steps).assumed)
+
+
+def test_a_trace_without_events_does_not_move_the_zero(tmp_path: Path) -> None:
+    ideal = pipetrace.simulate(pipetrace.build("1f1b", 4, 8), pipetrace.parse_costs("F=1,B=2", p2p=200_000))
+    write_run(tmp_path, ideal, steps=2)
+    (tmp_path / "rank1_trace.json.gz").unlink()
+    without = read_recording([tmp_path])
+    (tmp_path / "rank1_trace.json.gz").write_bytes(gzip.compress(dump(trace_of(1, 4, [])).encode()))
+    empty = read_recording([tmp_path])
+    assert len(empty.steps) == 2
+    assert [step.epoch for step in empty.steps] == [step.epoch for step in without.steps]
+    assert [list(step) for step in empty.steps] == [list(step) for step in without.steps]
 
 
 def test_where_no_sender_was_recorded_no_transfer_is_fitted(tmp_path: Path) -> None:
