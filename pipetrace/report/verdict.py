@@ -264,7 +264,8 @@ def _long(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
 
 
 def _order(of: Analysis, fault: Fault, unit: TimeUnit) -> str:  # noqa: ARG001
-    return f"{_counted(fault.count, 'action')} ran at another place than in the schedule: {fault.names[0]}"
+    than = "before" if of.before else "in the schedule"
+    return f"{_counted(fault.count, 'action')} ran at another place than {than}: {fault.names[0]}"
 
 
 def _missing(of: Analysis, fault: Fault, unit: TimeUnit) -> str:

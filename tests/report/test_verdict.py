@@ -58,6 +58,20 @@ def test_two_slow_ranks_that_cover_for_each_other() -> None:
     assert third.startswith("One by one these would save the smaller part: the step is 1")
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_another_order_is_told_against_what_it_is_held_against(before: bool) -> None:
+    step = clean("zb-h1")
+    position = np.arange(len(step.work))
+    row = [str(action) for action in step.work.schedule.actions(0)].index("0W5")
+    position[[row, row + 1]] = position[[row + 1, row]]
+    other = replace(step, order=step.work.ordered(position))
+    schedule = step.work.schedule
+    reference = step.timeline() if before else simulate(schedule, COSTS)
+    sentences = " ".join(verdict(Analysis(diff(reference, other.timeline()), schedule, COSTS, before=before)))
+    than = "before" if before else "in the schedule"
+    assert f" ran at another place than {than}: " in sentences
+
+
 def test_the_largest_single_cause_is_the_one_that_costs_the_step_most() -> None:
     noisy = Step.noisy(build("1f1b", 4, 8), COSTS, 3, 0.5, 5_000)
     of = Analysis(diff(simulate(noisy.work.schedule, COSTS), noisy.timeline()), noisy.work.schedule, COSTS)
