@@ -157,6 +157,14 @@ def test_between_two_unmarked_steps_receives_are_the_next_one_s(tmp_path: Path) 
         ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("begins", "told"), [(1, True), (9, False)])
+def test_waits_inside_of_labels_of_one_s_own_are_told(begins: int, told: bool, tmp_path: Path) -> None:
+    events = [event("gloo:recv", 3, 8), event("fwd", begins, 20), event("bwd", 20, 36)]
+    (tmp_path / "rank1.json").write_text(dump(trace_of(1, 2, events)), encoding="utf-8")
+    recording = read_recording([tmp_path], labels=["fwd", "bwd"])
+    assert any("1 receives were posted and waited for inside of labels" in note for note in recording.notes) == told
+
+
 def test_torch_s_runtime_keeps_its_style(tmp_path: Path) -> None:
     for rank in (0, 1):
         pipetrace.trace_handler(tmp_path, GPIPE, rank)(

@@ -44,6 +44,9 @@ CLOSING_KINDS = (Kind.REDUCE_GRAD, Kind.OPTIM)
 """What closes a step: gradient reduction and optimiser."""
 
 
+WAITED_WITHIN = "receives were posted and waited for inside of labels: the waits count as compute there"
+
+
 @dataclass(frozen=True)
 class Reading:
     """How traces are read.
@@ -112,7 +115,16 @@ def read_steps(trace: TraceFile, rank: int, how: Reading | None = None) -> RankS
             begin = window.start if at == 0 else min(f.start for f in one)
             result.steps[called] = _read_step(result, begin, one, part, device, again)
     result.outside = max(0, len(found) - inside)
+    if device is None and ranges.is_compute_alone and ranges.style is not LabelStyle.RUNTIME:
+        within = [t for t in transfers.all if not t.is_send and _holds(found, begins, t)]
+        result.doubts |= {WAITED_WITHIN: len(within)} if within else {}
     return result
+
+
+def _holds(found: Sequence[Found], begins: Sequence[int], transfer: Transfer) -> bool:
+    """Whether a label lasts from a transfer's post to the end of the wait for it."""
+    at = bisect_right(begins, transfer.posted) - 1
+    return at >= 0 and transfer.end <= found[at].end
 
 
 def _between(transfers: Sequence[Transfer], one: list[Found], after: list[Found]) -> list[Transfer]:
