@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -77,20 +79,20 @@ def command(
             before=before or (),
             reading={"progress": progress, **reading.options()},
         )
-    # Files first: a reader of the output that goes away, as `| head` does, ends the command.
     # What a script asks for, or what holds two runs against each other, replaces no page of the run against its ideal.
     files = out or ([] if as_json or before else default_diff_files(traces))
     for file in files:
         write_diff(file, run, colour=colour)
         say(f"wrote {file}")
     if not out and files:
-        say(f"next: pipetrace open {files[-1]}")
-    if as_json:
-        print_json({**run.to_dict(), "verdict": verdict(run.analysis)})
-    else:
-        from pipetrace.report.terminal import print_diff
+        say(f"next: pipetrace open {shlex.quote(str(files[-1]))}")
+    with suppress(BrokenPipeError):  # as of `| head`: a limit that is crossed is crossed all the same
+        if as_json:
+            print_json({**run.to_dict(), "verdict": verdict(run.analysis)})
+        else:
+            from pipetrace.report.terminal import print_diff
 
-        print_diff(run)
+            print_diff(run)
     crossed = [said for limit in limits if (said := limit.crossed(run.analysis)) is not None]
     for said in crossed:
         say(f"over the limit: {said}")

@@ -111,7 +111,10 @@ def _run(run: Callable[[], None]) -> int:
             raise KeyboardInterrupt from None
     if sys.stdout is not None and not sys.stdout.closed:
         # What is still in the buffer would else be lost silently when the interpreter ends.
-        sys.stdout.flush()
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _drop_stdout()  # what the command came to stands, read or not
     return code
 
 

@@ -155,7 +155,7 @@ def recording_of(
             f"{run.replicas} of {run.ranks}"
         )
     _fits(schedule, ranks, steps)
-    _one_pipeline(steps, ranks)
+    _one_pipeline(steps, ranks, copies=run is None)
     together = numbered_alike(steps)
     unattached = list(attach_loose(steps, ranks))
     clocks = clocks_of(by_place, steps, ranks)
@@ -288,7 +288,11 @@ def _world_size(by_rank: Mapping[int, RankReading]) -> int | None:
     return world
 
 
-def _one_pipeline(steps: Mapping[int, RankSteps], ranks: int) -> None:
+_HOW_THEY_STAND = "say how they stand, as --mesh dp=2,pp=4,tp=2, or give the traces of one pipeline's ranks"
+
+
+def _one_pipeline(steps: Mapping[int, RankSteps], ranks: int, *, copies: bool) -> None:
+    """Refuses ranks that make up no pipelines; whether their replicas are copies, where the run itself does not say."""
     holder: dict[tuple[int, int, int], int] = {}
     for rank, of in steps.items():
         for pipe, stage in stages_of(of):
@@ -298,8 +302,19 @@ def _one_pipeline(steps: Mapping[int, RankSteps], ranks: int) -> None:
                 raise TraceError(
                     f"stage {stage}{of_pipe} was computed on rank {other} and on rank {rank}: "
                     "these are traces of several pipelines",
-                    "say how they stand, as --mesh dp=2,pp=4,tp=2, or give the traces of one pipeline's ranks",
+                    _HOW_THEY_STAND,
                 )
+    # What one replica computed another may lack, where it broke, but each lacking the other's is no copy.
+    first: set[tuple[int, int]] = set()
+    for replica in sorted({rank // ranks for rank in steps}) if copies else ():
+        held = {(pipe, stage) for of, pipe, stage in holder if of == replica}
+        if held - first and first - held:
+            raise TraceError(
+                f"replica {replica} computed stage {min(held - first)[1]} and not stage {min(first - held)[1]}, "
+                "which another did: these are no copies of one pipeline",
+                _HOW_THEY_STAND,
+            )
+        first = first or held
 
 
 def _run_info(by_rank: Mapping[int, RankReading]) -> tuple[RunInfo | None, list[str]]:

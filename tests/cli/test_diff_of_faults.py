@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,6 +92,9 @@ def test_a_threshold_ends_with_its_own_code(slow: Path) -> None:
     crossed = pipetrace("diff", slow, "-o", slow / "x.html", "--fail-on", "makespan:+5%", "--fail-on", "missing:0")
     assert crossed.returncode == 3
     assert "over the limit: the makespan grows by " in crossed.stderr
+    # Whether or not somebody reads on.
+    command = f"{sys.executable} -m pipetrace diff {slow} --fail-on makespan:+5% | true; exit ${{PIPESTATUS[0]}}"
+    assert subprocess.run(["bash", "-c", command], capture_output=True, check=False).returncode == 3
     assert "missing" not in crossed.stderr.partition("over the limit")[2]
     assert pipetrace("diff", slow, "-o", slow / "x.html", "--fail-on", "makespan:+5000%").returncode == 0
     assert "--fail-on 'speed:1' is no threshold" in refusal("diff", slow, "--fail-on", "speed:1")

@@ -125,6 +125,8 @@ def test_labels_steps_mesh_and_replicas(tmp_path: Path) -> None:
     assert "the steps are ProfilerStep#5" in refusal("read", tmp_path, *mesh, "--step", "9")
     assert "no replica '2'" in refusal("read", tmp_path, *mesh, "--replica", "2")
     assert "must name each dimension once, and one of them pp" in refusal("read", tmp_path, "--mesh", "dp=4")
+    said = refusal("read", tmp_path, *patterns, "--mesh", "dp=4,pp=1")
+    assert "replica 1 computed stage 1 and not stage 0, which another did: these are no copies of one pipeline" in said
     assert "no regular expression" in refusal("read", tmp_path, "--label", "fwd (")
     assert "whether it is a forward or a backward" in refusal("read", tmp_path, "--label", "stage(?P<stage>.)")
     assert "no file is called as" in refusal("read", tmp_path / "none*.json")
