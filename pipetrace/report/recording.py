@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from pipetrace.timeline import Timeline
+    from pipetrace.trace.recording import RankFound
     from pipetrace.trace.torch_profiler import Recording
 
 SCHEMA = 1
@@ -75,7 +76,7 @@ def recording_summary(recording: Recording) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Recorded:
-    """The bubbles of one replica's step over the ranks that were recorded; of others not even idleness is known.
+    """The bubbles of one replica's step over ranks whose compute was recorded; of others not even idleness is known.
 
     Args:
         ranks: Global ranks.
@@ -106,8 +107,14 @@ class _Recorded:
         return sum(self.global_idle) / whole if whole else 0.0
 
 
+def _seen(recording: Recording, step: Timeline, replica: int) -> list[RankFound]:
+    """Ranks of whose compute something was found: one without labels did not stand idle, it is not known."""
+    computing = set(step.rank[step.is_compute].tolist())
+    return [found for found in recording.found_of(replica) if found.pipeline_rank in computing]
+
+
 def _recorded(recording: Recording, step: Timeline, replica: int) -> _Recorded:
-    of, found = bubbles(step), recording.found_of(replica)
+    of, found = bubbles(step), _seen(recording, step, replica)
     columns = [[column[f.pipeline_rank] for f in found] for column in (of.busy, of.global_idle, of.in_span_idle)]
     receives = step.lane == Lane.RECV
     received, timed = step.where(receives), step.is_timed[receives]
@@ -167,7 +174,7 @@ def _beside(recording: Recording, index: int, step: Timeline, replica: int) -> d
     """ns of forwards that were run again and of what closes a step, by name; lists over the recorded ranks."""
     again = recording.recomputed[index] if recording.recomputed else {}
     rank_of = dict(zip(step.code.tolist(), step.rank.tolist(), strict=True))
-    found = [f.pipeline_rank for f in recording.found_of(replica)]
+    found = [f.pipeline_rank for f in _seen(recording, step, replica)]
     by_rank = dict.fromkeys(found, 0)
     for (of, code), ns in again.items():
         if of == replica and code in rank_of:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -67,6 +68,17 @@ def test_a_rank_of_several_is_said_to_be_missing(tmp_path: Path) -> None:
     table = ran.stdout.partition("global idle   in-span idle")[2].partition("times in")[0]
     assert "not known" in table  # what it received was sent by ranks that were not recorded
     assert [line.split()[0] for line in table.splitlines() if line[:1].isdigit()] == ["2"]
+
+
+def test_a_rank_without_labels_did_not_stand_idle(tmp_path: Path) -> None:
+    for rank in range(4):
+        content = gzip.decompress((TRACES / "rt-zbh1_pp4_mb8_mlp" / f"rank{rank}.json.gz").read_bytes())
+        (tmp_path / f"rank{rank}.json").write_bytes(content.replace(b'"PP:', b'"part ') if rank == 1 else content)
+    document = json.loads(pipetrace("read", tmp_path, "--json").stdout)
+    (step,) = document["steps"]
+    assert step["of_ranks"] == [0, 2, 3]
+    assert step["bubble_fraction"] == sum(step["global_idle_ns"]) / (3 * step["makespan_ns"])
+    assert document["not_found"][0].startswith("no action is labelled on rank 1")
 
 
 @pytest.mark.parametrize(
