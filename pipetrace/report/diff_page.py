@@ -54,6 +54,7 @@ def write_diff_page(
     title: str,
     facts: Sequence[tuple[str, str]] = (),
     held_against: str | None = None,
+    missing: Sequence[str] = (),
     notes: Sequence[str] = (),
     step_makespans: Sequence[int] = (),
     chosen_step: int = 0,
@@ -66,7 +67,8 @@ def write_diff_page(
         title: Plain text.
         facts: Name and value of what the numbers were made from: workload, versions, window, source of the costs.
         held_against: That the run says it ran something else; stands before the verdict.
-        notes: Warnings, a line each.
+        missing: What was not found, a line each.
+        notes: What was mended or assumed, a line each.
         step_makespans: ns of every measured step.
         chosen_step: Which of them is shown, from 0.
 
@@ -81,9 +83,10 @@ def write_diff_page(
         known.append(("steps measured", _steps(step_makespans, chosen_step, unit)))
     body = [
         html.headline(headline_figures(diff, unit, first)),
-        _warnings([] if held_against is None else [held_against]),
+        _lines("warnings", [] if held_against is None else [held_against]),
         _verdict(of, unit),
-        _warnings(notes),
+        _lines("warnings", missing),
+        _lines("notes", notes),
         _differences(diff),
         _waterfall(of, unit) if of.one_clock else "",
         _tiles(of, title, first, unit, html.facts(known)),
@@ -262,10 +265,10 @@ def headline_figures(diff: Diff, unit: TimeUnit, first: str = "ideal") -> list[t
     ]
 
 
-def _warnings(notes: Sequence[str]) -> str:
-    if not notes:
+def _lines(kind: str, lines: Sequence[str]) -> str:
+    if not lines:
         return ""
-    return '<ul class="warnings">' + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>"
+    return f'<ul class="{kind}">' + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
 
 
 def _differences(diff: Diff) -> str:

@@ -124,14 +124,19 @@ def memory_table(timeline: Timeline, sizes: MemorySizes) -> RenderableType:
 
 
 def diff_tables(
-    of: Analysis, *, facts: Sequence[tuple[str, str]] = (), notes: Sequence[str] = ()
+    of: Analysis,
+    *,
+    facts: Sequence[tuple[str, str]] = (),
+    missing: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> list[RenderableType]:
     """Headline, what does not match, where the step goes, the bubbles of each rank, and the worst slips.
 
     Args:
         of: What is shown.
         facts: Name and value of what the figures rest on.
-        notes: Warnings, a line each.
+        missing: What was not found, a line each.
+        notes: What was mended or assumed, a line each.
     """
     from rich.text import Text
 
@@ -161,8 +166,10 @@ def diff_tables(
             ]
         )
     ]
+    if missing:
+        out.append(Text("\n".join(f"! {line}" for line in missing), "yellow"))
     if notes:
-        out.append(Text("\n".join(f"! {note}" for note in notes), "yellow"))
+        out.append(Text("\n".join(f"note: {line}" for line in notes)))
     for name, found in (("missing", diff.missing), ("extra", diff.extra), ("reordered", diff.reordered)):
         if found:
             out.append(Text.assemble((f"{name} ({len(found):,}): ", "bold"), _listed(found)))

@@ -111,8 +111,10 @@ def print_diff(run: RunDiff, *, console: Console | None = None) -> None:
     both = [(run.base_title, run.diff.ideal), ("measured", run.diff.measured)]
     drawn = charts(both, width=console.width, colour=wants_colour(console), basic=has_few_colours(console))
     console.print(drawn, highlight=False)
-    notes = [*run.recording.missing, *run.recording.notes]
-    _print(console, diff_tables(run.analysis, facts=run.facts, notes=notes))
+    _print(
+        console,
+        diff_tables(run.analysis, facts=run.facts, missing=run.recording.missing, notes=run.recording.notes),
+    )
 
 
 def _print(console: Console, parts: list[RenderableType], *, before: bool = True) -> None:

@@ -100,7 +100,8 @@ def write_diff(path: Path, run: RunDiff, *, colour: Colour = Colour.MICROBATCH) 
             title=f"{run.schedule.name}: {run.base_title} and measured",
             facts=run.facts,
             held_against=run.held_against,
-            notes=[*run.recording.missing, *run.recording.notes],
+            missing=run.recording.missing,
+            notes=run.recording.notes,
             step_makespans=run.step_makespans,
             chosen_step=run.step,
         )

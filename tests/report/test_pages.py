@@ -83,7 +83,7 @@ def test_figures_are_those_of_the_metrics(tmp_path: Path) -> None:
 
 
 def test_what_a_user_named_is_text(tmp_path: Path, slow_stage: Diff) -> None:
-    path = diff_page(tmp_path / "a.html", slow_stage, title=EVIL, facts=[(EVIL, EVIL)], notes=[EVIL])
+    path = diff_page(tmp_path / "a.html", slow_stage, title=EVIL, facts=[(EVIL, EVIL)], missing=[EVIL], notes=[EVIL])
     assert "<img" not in without_plotly(path)
 
 
@@ -133,7 +133,7 @@ def test_it_opens_from_a_file_without_network_and_errors(
     elif kind == "moe":
         moe_page(path)
     else:
-        diff_page(path, slow_stage, title=EVIL, facts=[(EVIL, EVIL)], notes=[EVIL])
+        diff_page(path, slow_stage, title=EVIL, facts=[(EVIL, EVIL)], missing=[EVIL], notes=[EVIL])
     with browser.Watched(chromium, scheme=scheme) as seen:
         seen.page.goto(path.as_uri())
         seen.page.wait_for_selector("html[data-drawn]")

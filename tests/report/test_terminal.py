@@ -88,10 +88,11 @@ def test_tables_alone() -> None:
 
 def test_a_diff_leads_from_headline_to_the_worst_slips(slow_stage: Diff) -> None:
     to = console()
-    print_diff(run(slow_stage, notes=["clocks [red]not[/red] aligned"]), console=to)
+    print_diff(run(slow_stage, missing=["rank [b]3[/b]"], notes=["clocks [red]not[/red] aligned"]), console=to)
     text = printed(to)
     assert "+11.891 ms  (+44.0 %)" in text
-    assert "! clocks [red]not[/red] aligned" in text
+    assert "! rank [b]3[/b]" in text
+    assert "note: clocks [red]not[/red] aligned" in text
     assert "a [b]/run" in text
     assert text.index("ideal makespan") < text.index("idle time of each rank") < text.index("the 10 worst slips")
     assert "2W7" in text
