@@ -111,7 +111,7 @@ def _cut(found: list[Found], compute: Sequence[Found], starts: Sequence[int]) ->
             number = later[0] if later else len(rounds) - 1 if lacks else -1
         if number >= 0:
             rounds[number].append(f)
-    return rounds
+    return [one for one in rounds if one]  # where a damaged time puts two beginnings at one moment, one has nothing
 
 
 def _half(code: int) -> int:

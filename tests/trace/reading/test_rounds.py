@@ -80,3 +80,11 @@ def test_a_rank_that_has_a_part_more_than_the_others(tmp_path: Path) -> None:
         "which of them go together on all ranks could not be told" in line
         for line in read_recording([tmp_path]).missing
     )
+
+
+def test_two_steps_that_begin_at_one_moment(tmp_path: Path) -> None:
+    # As where a time was damaged: nothing may be left for the first of the two.
+    events = [event("PP:0F0", 0, 10), event("PP:0F0", 0, 4), event("PP:0B0", 20, 30)]
+    (tmp_path / "rank0.json").write_text(dump(trace_of(0, 1, events)))
+    of = read_recording([tmp_path])
+    assert sum(len(step) for step in of.steps) >= 2
