@@ -84,6 +84,8 @@ def mended(data: bytes) -> tuple[bytes, Counter[str]]:
 
 
 def _mended_string(text: bytes, counts: Counter[str]) -> bytes:
+    if breaks := text.count(b"\n") + text.count(b"\r"):
+        counts[CONTROL] += breaks  # which a `Watch` cannot tell from those that stand between values
     text = _CONTROL.sub(b" ", text)
     if b"\\" in text:
 

@@ -103,6 +103,13 @@ def test_control_characters_backslashes_and_half_characters(tmp_path: Path) -> N
     assert names == ["a b", "C:\\dir\\x", "\ufffd", "ok"]
     for words in ("1 control characters", "1 backslashes", "1 halves of a character"):
         assert words in notes
+    # A line's end is none between values, where it may stand, but it is one in text.
+    path.write_text(
+        '{"traceEvents": [' + line("a#b").replace("#", "\n") + ",\n" + line("c#d").replace("#", "\r\n") + "\n]}"
+    )
+    names, notes = found(path)
+    assert names == ["a b", "c  d"]
+    assert "3 control characters" in notes
 
 
 def test_a_file_that_ends_too_early_is_read_up_to_there(tmp_path: Path) -> None:
