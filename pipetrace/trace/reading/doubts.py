@@ -14,7 +14,7 @@ import numpy as np
 from pipetrace.action import BoolArray, IntArray
 from pipetrace.trace.reading.device import KERNELS, LAUNCHES, Device
 from pipetrace.trace.reading.events import NONE, Events
-from pipetrace.trace.reading.nearly import is_nearly_one_of
+from pipetrace.trace.reading.nearly import is_damaged_one_of
 
 DISORDER = "events lie before one that stands above them in the file, where all others are in order: a time is wrong"
 POSTS = "sends or receives have no range of gloo's, or the ranges no operation: a name is wrong"
@@ -56,7 +56,7 @@ def doubts_of(events: Events, device: Device | None, labels: BoolArray) -> dict[
     bare = events.in_categories([""]) | events.on_threads(["" in thread for thread in events.threads])
     found[BARE] = _rare(bare, len(events))
     found[CATEGORY] = int(
-        events.in_categories([of for of in events.categories if is_nearly_one_of(of, _CATEGORIES)]).sum()
+        events.in_categories([of for of in events.categories if is_damaged_one_of(of, _CATEGORIES)]).sum()
     )
     if device is not None:
         launches = events.in_categories(LAUNCHES) & events.of_names(["Launch" in name for name in events.names])

@@ -20,7 +20,7 @@ import msgspec
 from pipetrace.errors import TraceError
 from pipetrace.trace.reading.events import Args, Collector, Event
 from pipetrace.trace.reading.mending import COMMA, TWICE, Watch, end_of_value, events_one_by_one, mended, value_of
-from pipetrace.trace.reading.nearly import is_nearly_one_of
+from pipetrace.trace.reading.nearly import is_damaged_one_of
 from pipetrace.trace.reading.repeated import repeated_keys
 from pipetrace.trace.reading.source import Source
 
@@ -211,7 +211,7 @@ class Reader:
         begin = self.place
         if name in document.members:
             document.mended[TWICE] += 1
-        elif is_nearly_one_of(name, (*_WANTED, "traceEvents")):
+        elif is_damaged_one_of(name, (*_WANTED, "traceEvents")):
             document.mended["keys that are called nearly as known ones were left out"] += 1
         if name == "traceEvents":
             if self._data[self._at : self._at + 1] != b"[":

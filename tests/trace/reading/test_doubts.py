@@ -19,7 +19,7 @@ from pipetrace.trace.load import load_trace
 from pipetrace.trace.reading import doubts
 from pipetrace.trace.reading.device import device_of
 from pipetrace.trace.reading.doubts import _crosses, doubts_of
-from pipetrace.trace.reading.nearly import is_nearly_a_label, is_nearly_one_of
+from pipetrace.trace.reading.nearly import is_damaged_one_of, is_nearly_a_label, is_nearly_one_of
 from pipetrace.trace.torch_profiler import read_recording
 
 TRACES = Path(__file__).parent.parent.parent / "data" / "traces"
@@ -126,3 +126,11 @@ def test_names_that_are_not(name: str) -> None:
 def test_one_letter() -> None:
     texts = ("rank", "rnk", "ranks", "rnak", "Rank", "wrld", "")
     assert [text for text in texts if is_nearly_one_of(text, ("rank", "world"))] == ["rnk", "ranks", "Rank", "wrld"]
+
+
+def test_words_that_a_piece_of_damage_lies_in() -> None:
+    words = ("cpu_op", "distributedInfo", "cuda_runtime")
+    for text in ("cpu_o", "-Infinitycpu_op", "cpu\n}_op", "distributnfo", "distributedInfo2", "cuda_ntime"):
+        assert is_damaged_one_of(text, words), text
+    for text in (*words, "", "cpu_instant_event", "mtia_runtime", "xpu_runtime", "traceName", "op", "distributed"):
+        assert not is_damaged_one_of(text, words), text
