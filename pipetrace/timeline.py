@@ -258,15 +258,6 @@ SORTED_BY = ("replica", "rank", "lane", "start", "end")
 TIME_COLUMNS = ("start", "end", "posted", "waited")
 
 
-def lane_of(kind: Kind) -> Lane:
-    """The lane on which an action without parts runs."""
-    if kind in (Kind.SEND_F, Kind.SEND_B):
-        return Lane.SEND
-    if kind in (Kind.RECV_F, Kind.RECV_B):
-        return Lane.RECV
-    return Lane.COMPUTE
-
-
 def _is_sorted(keys: Sequence[IntArray]) -> bool:
     """Whether rows are in order of the first key, where that is equal of the second, and so on."""
     equal = np.ones(max(keys[0].size - 1, 0), dtype=np.bool_)

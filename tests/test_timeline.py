@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipetrace.action import Action, Kind, Pair, parse_action
-from pipetrace.timeline import Lane, Tile, Timeline, lane_of
+from pipetrace.timeline import Lane, Tile, Timeline
 
 F0, F1, B0 = parse_action("0F0"), parse_action("0F1"), parse_action("0B0")
 RECV = parse_action("1RECV_F0")
@@ -64,15 +64,6 @@ def test_columns_left_out_are_filled() -> None:
     codes = np.array([F0.code])
     one = Timeline.from_columns(1, {"rank": codes * 0, "code": codes, "start": codes * 0, "end": codes * 0 + 5})
     assert list(one) == [Tile(F0, 0, Lane.COMPUTE, 0, 5)]
-
-
-def test_lane_of_a_kind() -> None:
-    assert [lane_of(kind) for kind in (Kind.F, Kind.SEND_B, Kind.RECV_F, Kind.OPTIM)] == [
-        Lane.COMPUTE,
-        Lane.SEND,
-        Lane.RECV,
-        Lane.COMPUTE,
-    ]
 
 
 def test_replicas_are_kept_apart() -> None:

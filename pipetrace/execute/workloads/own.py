@@ -31,7 +31,6 @@ from pipetrace.schedules.own import error_text
 
 CONTRACT = "end it with: return stages, batch, loss (docs/own_model.md)"
 
-StageMaker: TypeAlias = Callable[[], nn.Module]
 Batch: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 
 
